@@ -1,0 +1,26 @@
+# phidias_layer(name SOURCES ... [LIBS ...]): one folder of src/ as an object library phidias_<name>.
+# All layers together are the library `phidias`; a test links only the layers it needs.
+set_property(GLOBAL PROPERTY PHIDIAS_LAYERS "")
+
+function(phidias_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  set(target phidias_${name})
+  add_library(${target} OBJECT ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC
+    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${target} PRIVATE phidias_flags PUBLIC Threads::Threads ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY PHIDIAS_LAYERS ${target})
+endfunction()
+
+# phidias_test(name LAYERS ... SOURCES ... [LABELS ...]): one test binary, registered case by case.
+function(phidias_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LAYERS;LABELS;LIBS" ${ARGN})
+  list(TRANSFORM ARG_LAYERS PREPEND phidias_)
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE
+    PHIDIAS_REFERENCE_DATA="${PHIDIAS_REFERENCE_DATA}"
+    PHIDIAS_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  target_link_libraries(${name} PRIVATE phidias_flags ${ARG_LAYERS} ${ARG_LIBS} GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+endfunction()

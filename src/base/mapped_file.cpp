@@ -1,0 +1,68 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/try.h"
+
+namespace phidias {
+namespace {
+
+Error system_error(const std::filesystem::path& path, const char* action, int reason) {
+  const Code code = reason == ENOENT ? Code::kNotFound : Code::kIo;
+  return {code, std::string("cannot ") + action + ": " + std::strerror(reason), {path.string(), {}, {}}};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return system_error(path, "open", errno);
+  struct stat info = {};
+  if (::fstat(descriptor, &info) != 0) {
+    const int reason = errno;
+    ::close(descriptor);
+    return system_error(path, "read the size", reason);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    return Error{Code::kInvalidArgument, "is not a regular file", {path.string(), {}, {}}};
+  }
+  const auto size = static_cast<size_t>(info.st_size);
+  const std::byte* data = nullptr;
+  if (size > 0) {
+    void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (mapped == MAP_FAILED) {
+      const int reason = errno;
+      ::close(descriptor);
+      return system_error(path, "map", reason);
+    }
+    data = static_cast<const std::byte*>(mapped);
+  }
+  ::close(descriptor);
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, data, size));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+Result<std::string> read_text_file(const std::filesystem::path& path, size_t limit) {
+  PHIDIAS_TRY(const auto file, MappedFile::open(path));
+  const auto bytes = file->bytes();
+  if (bytes.size() > limit) {
+    return Error{Code::kCapacityExceeded,
+                 "has " + std::to_string(bytes.size()) + " bytes, more than the " + std::to_string(limit) +
+                     " allowed for this kind of file",
+                 {path.string(), {}, {}}};
+  }
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace phidias

@@ -1,0 +1,28 @@
+// Where the reference data lies. A test that needs it calls PHIDIAS_NEEDS_REFERENCE(path): without it the test is
+// skipped, and says which file it missed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace phidias::test {
+
+inline std::filesystem::path reference(const std::filesystem::path& relative) {
+  return std::filesystem::path(PHIDIAS_REFERENCE_DATA) / relative;
+}
+
+// Data that the project itself carries, under tests/data.
+inline std::filesystem::path data(const std::filesystem::path& relative) {
+  return std::filesystem::path(PHIDIAS_TEST_DATA) / relative;
+}
+
+}  // namespace phidias::test
+
+#define PHIDIAS_NEEDS_REFERENCE(path)                                                      \
+  do {                                                                                     \
+    if (!std::filesystem::exists(path)) {                                                  \
+      GTEST_SKIP() << "reference data not found: " << std::filesystem::path(path).string() \
+                   << " (set PHIDIAS_REFERENCE_DATA)";                                     \
+    }                                                                                      \
+  } while (false)
