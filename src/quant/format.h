@@ -1,5 +1,6 @@
-// Number formats: one row each. Everything that depends on a format reads its row; no other code names one.
-// To add a format: one file with its block layout, decode and encode, and one row in formats.cpp.
+// Number formats: one row each. Everything that depends on a format reads its row; no other code
+// names one. To add a format: one file with its block layout, decode and encode, and one row in
+// formats.cpp.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,19 @@
 
 namespace phidias {
 
-enum class Format : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K };
+enum class Format : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
+};
 inline constexpr size_t kFormatCount = 11;
 
 constexpr size_t index_of(Format format) { return static_cast<size_t>(format); }

@@ -1,0 +1,17 @@
+// BF16: one bfloat16 a value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace phidias {
+
+struct BF16 {
+  using Block = uint16_t;
+  static constexpr uint32_t kBlockValues = 1;
+
+  static void decode(const std::byte* src, float* dst, size_t values);
+  static void encode(const float* src, std::byte* dst, size_t values);
+};
+
+}  // namespace phidias
