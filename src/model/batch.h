@@ -1,0 +1,32 @@
+// A step: rows of any number of sequences, prompts and single tokens alike, packed one after another.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/kv_layout.h"
+#include "model/rope.h"
+
+namespace phidias {
+
+// Consecutive positions of one sequence. Its keys and values for positions below `position` are in the cache.
+struct BatchRun {
+  std::span<const int32_t> tokens;
+  uint32_t position = 0;  // of the first token
+  RotaryFactors factors = RotaryFactors::kPlain;
+  KvView cache;           // has room up to position + tokens.size()
+};
+
+struct Batch {
+  std::span<const BatchRun> runs;
+  // Rows whose final hidden state is wanted, as indices into the packed rows, ascending.
+  std::span<const uint32_t> outputs;
+
+  size_t rows() const {
+    size_t total = 0;
+    for (const BatchRun& run : runs) total += run.tokens.size();
+    return total;
+  }
+};
+
+}  // namespace phidias

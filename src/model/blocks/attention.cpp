@@ -1,0 +1,118 @@
+#include "model/blocks/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/blocks/residual.h"
+
+namespace phidias {
+namespace {
+
+// Queries and keys are rotated where they lie; keys and values go into the cache, rounded to its type, before any
+// query sees them: so a row sees the same numbers whether its keys came with this step or an earlier one.
+void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_row) {
+  const AttentionSpec& attention = args.spec.attention;
+  const KvLayout& layout = args.layout;
+  const KernelTable& kernels = *args.context.kernels;
+  const size_t dim = attention.head_dim;
+  const size_t half = args.spec.rope.rotary_dims / 2;
+  const auto store = kernels.kv_store[index_of(layout.type)];
+  args.context.threads->run(run.tokens.size(), 1, [&](size_t begin, size_t end, size_t) {
+    for (size_t row = first_row + begin; row < first_row + end; ++row) {
+      float* queries = args.state.qkv.data() + row * attention.qkv_width();
+      float* keys = queries + attention.query_width();
+      const float* values = keys + attention.kv_width();
+      const float* cosine = args.state.rotation.data() + row * 2 * half;
+      for (size_t h = 0; h < attention.heads; ++h) kernels.rope(queries + h * dim, cosine, cosine + half, half);
+      const size_t position = args.state.positions[row];
+      std::byte* page = run.cache.pages[position / layout.page_positions];
+      const size_t slot = position % layout.page_positions * layout.vector_bytes;
+      for (size_t h = 0; h < attention.kv_heads; ++h) {
+        kernels.rope(keys + h * dim, cosine, cosine + half, half);
+        store(keys + h * dim, page + layout.key_offset(args.layer, h) + slot, dim);
+        store(values + h * dim, page + layout.value_offset(args.layer, h) + slot, dim);
+      }
+    }
+  });
+}
+
+// One task: one key-value head for a tile of rows of one sequence. Which rows share a tile changes no result.
+struct Tile {
+  const BatchRun* run;
+  size_t first_row;
+  size_t rows;
+};
+constexpr size_t kTileRows = 32;
+
+void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread) {
+  const AttentionSpec& attention = args.spec.attention;
+  const KvLayout& layout = args.layout;
+  StepState& state = args.state;
+  const size_t dim = attention.head_dim;
+  const size_t last_end = state.end_keys[tile.first_row + tile.rows - 1];
+  const size_t page_count = (last_end + layout.page_positions - 1) / layout.page_positions;
+  auto& pages = state.page_lists[thread];
+  pages.resize(2 * page_count);
+  for (size_t p = 0; p < page_count; ++p) {
+    pages[p] = tile.run->cache.pages[p] + layout.key_offset(args.layer, head);
+    pages[page_count + p] = tile.run->cache.pages[p] + layout.value_offset(args.layer, head);
+  }
+  AttentionArgs kernel;
+  kernel.key_pages = pages.data();
+  kernel.value_pages = pages.data() + page_count;
+  kernel.page_positions = layout.page_positions;
+  kernel.head_dim = dim;
+  kernel.group = attention.group();
+  kernel.queries = state.qkv.data() + tile.first_row * attention.qkv_width() + head * attention.group() * dim;
+  kernel.query_stride = attention.qkv_width();
+  kernel.out = state.heads.row(tile.first_row) + head * attention.group() * dim;
+  kernel.out_stride = attention.query_width();
+  kernel.rows = tile.rows;
+  kernel.first_key = state.first_keys.data() + tile.first_row;
+  kernel.end_key = state.end_keys.data() + tile.first_row;
+  kernel.scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  kernel.scratch = args.context.scratch[thread].data();
+  const KernelTable& kernels = *args.context.kernels;
+  (args.context.numerics == Numerics::kExact ? kernels.attention_exact : kernels.attention[index_of(layout.type)])(kernel);
+}
+
+}  // namespace
+
+void attention_block(const BlockArgs& args) {
+  const AttentionSpec& attention = args.spec.attention;
+  StepState& state = args.state;
+  RunContext& context = args.context;
+  norm_stream(args, args.weights.attention_norm);
+  state.qkv.ensure(state.rows * attention.qkv_width());
+  linear(context, args.weights.qkv, state.normed, state.qkv.data(), attention.qkv_width());
+
+  std::vector<Tile> tiles;
+  size_t first_row = 0;
+  for (const BatchRun& run : args.batch.runs) {
+    rotate_and_store(args, run, first_row);
+    for (size_t i = 0; i < run.tokens.size(); i += kTileRows) {
+      tiles.push_back({&run, first_row + i, std::min(kTileRows, run.tokens.size() - i)});
+    }
+    first_row += run.tokens.size();
+  }
+  state.heads.resize(state.rows, attention.query_width());
+  const size_t longest = *std::max_element(state.end_keys.begin(), state.end_keys.begin() + static_cast<ptrdiff_t>(state.rows));
+  context.reserve_scratch(attention_scratch_floats(longest, attention.head_dim, attention.group()));
+  const size_t threads = context.threads->threads();
+  state.page_lists.resize(threads);
+  const size_t tasks = tiles.size() * attention.kv_heads;
+  context.threads->run(threads, 1, [&](size_t begin, size_t end, size_t) {
+    for (size_t share = begin; share < end; ++share) {
+      // Heads vary fastest and shares are dealt in turn, so that all threads work on rows of about the same length.
+      for (size_t task = share; task < tasks; task += threads) {
+        attend(args, tiles[task / attention.kv_heads], task % attention.kv_heads, share);
+      }
+    }
+  });
+
+  state.contribution.ensure(state.rows * args.spec.width);
+  linear(context, args.weights.attention_output, state.heads, state.contribution.data(), args.spec.width);
+  add_contribution(args);
+}
+
+}  // namespace phidias

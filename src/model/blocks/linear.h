@@ -1,0 +1,39 @@
+// Products of activations with a weight matrix of any make-up.
+#pragma once
+
+#include "base/memory.h"
+#include "model/run_context.h"
+#include "weights/matrix.h"
+
+namespace phidias {
+
+// A batch of rows about to be multiplied: f32, and in fast numerics the same rows quantized where the matrix asks
+// for it. Buffers grow and are reused from step to step.
+class Activations {
+ public:
+  // Room for [rows, cols]; contents undefined.
+  float* resize(size_t rows, size_t cols);
+  float* row(size_t r) { return values_.data() + r * cols_; }
+  const float* row(size_t r) const { return values_.data() + r * cols_; }
+  size_t rows() const { return rows_; }
+  size_t cols() const { return cols_; }
+  // Quantizes all rows, in parallel. Call after the rows are written and before linear() on a matrix that needs it.
+  void quantize(RunContext& context);
+  bool quantized() const { return quantized_; }
+  QuantizedRows quantized_rows() const;
+
+ private:
+  size_t rows_ = 0;
+  size_t cols_ = 0;
+  bool quantized_ = false;
+  AlignedBuffer<float> values_;
+  mutable AlignedBuffer<int8_t> q_values_;
+  mutable AlignedBuffer<float> q_scales_;
+  mutable AlignedBuffer<float> q_sums_;
+};
+
+// y[r, :] = W x[r, :] for every row of x; y has rows of `y_stride` floats. x is quantized first where W needs it.
+// Split over weight rows: each output has one owner and one order of summation, whatever the threads.
+void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride);
+
+}  // namespace phidias

@@ -1,0 +1,60 @@
+#include "model/decoder.h"
+
+#include <cstring>
+
+#include "model/blocks/attention.h"
+#include "model/blocks/ffn.h"
+
+namespace phidias {
+
+Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, const KvLayout& layout)
+    : spec_(&spec), weights_(&weights), layout_(layout), rope_(spec.rope) {}
+
+void Decoder::forward(const Batch& batch, RunContext& context) {
+  embed(batch);
+  for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
+    const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, context};
+    attention_block(args);
+    ffn_block(args);
+  }
+  final_.resize(batch.outputs.size(), spec_->width);
+  for (size_t i = 0; i < batch.outputs.size(); ++i) {
+    context.kernels->rms_norm(state_.stream.data() + batch.outputs[i] * spec_->width, weights_->final_norm.data(),
+                              spec_->norm_epsilon, final_.row(i), spec_->width);
+  }
+}
+
+void Decoder::embed(const Batch& batch) {
+  const size_t half = rope_.half();
+  state_.rows = batch.rows();
+  state_.stream.ensure(state_.rows * spec_->width);
+  state_.rotation.ensure(state_.rows * 2 * half);
+  state_.positions.resize(state_.rows);
+  state_.first_keys.resize(state_.rows);
+  state_.end_keys.resize(state_.rows);
+  size_t row = 0;
+  for (const BatchRun& run : batch.runs) {
+    for (size_t i = 0; i < run.tokens.size(); ++i, ++row) {
+      const auto position = static_cast<uint32_t>(run.position + i);
+      state_.positions[row] = position;
+      state_.first_keys[row] = spec_->mask.first_key(position);
+      state_.end_keys[row] = position + 1;
+      decode_row(weights_->embedding, static_cast<size_t>(run.tokens[i]), state_.stream.data() + row * spec_->width);
+      float* cosine = state_.rotation.data() + row * 2 * half;
+      rope_.fill(position, run.factors, cosine, cosine + half);
+    }
+  }
+}
+
+void Decoder::logits(size_t first, size_t count, float* out, RunContext& context) {
+  std::memcpy(final_piece_.resize(count, spec_->width), final_.row(first), count * spec_->width * sizeof(float));
+  linear(context, weights_->head, final_piece_, out, spec_->vocab);
+}
+
+size_t Decoder::buffer_bytes(const ModelSpec& spec, size_t rows) {
+  const AttentionSpec& attention = spec.attention;
+  const size_t per_row = 3UL * spec.width + attention.qkv_width() + attention.query_width() + 3UL * spec.ffn_width + spec.rope.rotary_dims;
+  return rows * per_row * sizeof(float) * 5 / 4;  // a quarter for the quantized copies
+}
+
+}  // namespace phidias

@@ -1,0 +1,46 @@
+// The one forward: prompts, single steps and mixtures of both are the same call.
+#pragma once
+
+#include "model/batch.h"
+#include "model/rope.h"
+#include "model/run_context.h"
+#include "model/spec.h"
+#include "model/step_state.h"
+#include "model/weights.h"
+
+namespace phidias {
+
+// Runs batches through the blocks. Holds the buffers of one step: one decoder per engine, one call at a time. The
+// spec and the weights are shared and must outlive it.
+//
+// Same bits: a row's result depends on its sequence's tokens alone, not on the rows beside it, on how a prompt was
+// cut into steps, or on the threads.
+class Decoder {
+ public:
+  Decoder(const ModelSpec& spec, const ModelWeights& weights, const KvLayout& layout);
+
+  // Writes keys and values of every row into its sequence's cache, and the final norm's output of the rows in
+  // batch.outputs to hidden(), in their order.
+  void forward(const Batch& batch, RunContext& context);
+  size_t outputs() const { return final_.rows(); }
+  const float* hidden(size_t output) const { return final_.row(output); }
+
+  // Logits [count, vocab] of outputs [first, first + count): asked for in pieces, since they are large.
+  void logits(size_t first, size_t count, float* out, RunContext& context);
+
+  // Bytes of buffers that a step of `rows` rows needs, about.
+  static size_t buffer_bytes(const ModelSpec& spec, size_t rows);
+
+ private:
+  void embed(const Batch& batch);
+
+  const ModelSpec* spec_;
+  const ModelWeights* weights_;
+  KvLayout layout_;
+  RopeTable rope_;
+  StepState state_;
+  Activations final_;        // [outputs, D]
+  Activations final_piece_;  // [count, D]
+};
+
+}  // namespace phidias

@@ -1,0 +1,16 @@
+// The entry points of the variants, for the registry alone.
+#pragma once
+
+#include "base/json.h"
+#include "formats/gguf.h"
+#include "model/spec.h"
+#include "phidias/status.h"
+
+namespace phidias {
+
+Result<ModelSpec> phi3_from_config(const JsonReader& config);
+Result<ModelSpec> phi3_from_gguf(const GgufFile& file);
+Result<ModelSpec> llama_from_config(const JsonReader& config);
+Result<ModelSpec> llama_from_gguf(const GgufFile& file);
+
+}  // namespace phidias

@@ -1,0 +1,143 @@
+#include "weights/binder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/memory.h"
+#include "base/try.h"
+
+namespace phidias {
+namespace {
+
+std::string shape_text(const std::vector<uint64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// Without dimensions of size 1: [1, n] and [n] are the same vector.
+std::vector<uint64_t> squeezed(const std::vector<uint64_t>& shape) {
+  std::vector<uint64_t> kept;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(kept), [](uint64_t n) { return n != 1; });
+  return kept;
+}
+
+}  // namespace
+
+Binder::Binder(const TensorSet& tensors) : tensors_(&tensors), used_(tensors.tensors.size(), false) {
+  for (size_t i = 0; i < tensors.tensors.size(); ++i) by_name_.emplace(tensors.tensors[i].name, i);
+}
+
+std::string Binder::where(const TensorEntry& entry) const {
+  return entry.file < tensors_->files.size() ? tensors_->files[entry.file] : std::string();
+}
+
+const TensorEntry* Binder::use(const std::string& name) {
+  const auto at = by_name_.find(name);
+  if (at == by_name_.end()) return nullptr;
+  used_[at->second] = true;
+  return &tensors_->tensors[at->second];
+}
+
+const TensorEntry* Binder::find(const std::string& name, const std::vector<uint64_t>& shape) {
+  const TensorEntry* entry = use(name);
+  if (entry == nullptr) {
+    for (const std::string& other : tensors_->ignored) {
+      if (other.starts_with(name + " (")) {
+        problems_.push_back("wrong dtype: " + other + ", expected a floating-point or quantized type");
+        return nullptr;
+      }
+    }
+    problems_.push_back("missing: " + name + " " + shape_text(shape));
+    return nullptr;
+  }
+  const bool same = shape.size() == 1 ? squeezed(entry->shape) == squeezed(shape) : entry->shape == shape;
+  if (!same) {
+    problems_.push_back("wrong shape: " + name + " is " + shape_text(entry->shape) + " in " + where(*entry) +
+                        ", expected " + shape_text(shape));
+    return nullptr;
+  }
+  return entry;
+}
+
+std::vector<float> Binder::vector(const std::string& name, size_t n) {
+  const TensorEntry* entry = find(name, {n});
+  if (entry == nullptr) return {};
+  std::vector<float> values(n);
+  const FormatRow& format = format_row(entry->format);
+  if (format.block_values != 1) {
+    problems_.push_back("wrong dtype: " + name + " is " + std::string(format.name) + " in " + where(*entry) +
+                        ", expected F32, F16 or BF16");
+    return {};
+  }
+  format.decode(entry->data, values.data(), n);
+  return values;
+}
+
+Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& parts, size_t cols) {
+  Matrix matrix{.rows = 0, .cols = cols, .blocks = {}};
+  for (const MatrixPart& part : parts) matrix.rows += part.rows;
+  if (!has(parts.front().name)) {
+    if (const TensorEntry* entry = find(fused, {matrix.rows, cols})) {
+      // The fused tensor is as many blocks as it has parts, so that each can be permuted on its own.
+      const size_t row_bytes = format_row(entry->format).row_bytes(cols);
+      TensorEntry rest = *entry;
+      for (const MatrixPart& part : parts) {
+        matrix.blocks.push_back(rows_of(rest, part, cols));
+        rest.data += part.rows * row_bytes;
+      }
+      const bool as_it_lies = std::all_of(parts.begin(), parts.end(),
+                                          [](const MatrixPart& part) { return part.interleaved_head == 0; });
+      if (as_it_lies) matrix.blocks = {RowBlock{entry->format, entry->data, matrix.rows, nullptr}};
+    }
+    return matrix;
+  }
+  for (const MatrixPart& part : parts) {
+    if (const TensorEntry* entry = find(part.name, {part.rows, cols})) {
+      matrix.blocks.push_back(rows_of(*entry, part, cols));
+    }
+  }
+  return matrix;
+}
+
+RowBlock Binder::rows_of(const TensorEntry& entry, const MatrixPart& part, size_t cols) const {
+  if (part.interleaved_head == 0) return {entry.format, entry.data, part.rows, nullptr};
+  const size_t row_bytes = format_row(entry.format).row_bytes(cols);
+  auto copy = std::make_shared<AlignedBuffer<std::byte>>(part.rows * row_bytes);
+  const size_t half = part.interleaved_head / 2;
+  for (size_t row = 0; row < part.rows; ++row) {
+    const size_t head = row / part.interleaved_head;
+    const size_t within = row % part.interleaved_head;
+    const size_t source = head * part.interleaved_head + (within < half ? 2 * within : 2 * (within - half) + 1);
+    std::memcpy(copy->data() + row * row_bytes, entry.data + source * row_bytes, row_bytes);
+  }
+  const std::byte* data = copy->data();
+  return {entry.format, data, part.rows, std::move(copy)};
+}
+
+void Binder::ignore_suffix(std::string_view suffix) {
+  for (size_t i = 0; i < used_.size(); ++i) {
+    if (tensors_->tensors[i].name.ends_with(suffix)) used_[i] = true;
+  }
+}
+
+std::vector<std::string> Binder::problems() const {
+  std::vector<std::string> all = problems_;
+  for (size_t i = 0; i < used_.size(); ++i) {
+    if (used_[i]) continue;
+    const TensorEntry& entry = tensors_->tensors[i];
+    all.push_back("unexpected: " + entry.name + " " + shape_text(entry.shape) + " in " + where(entry));
+  }
+  return all;
+}
+
+Status Binder::finish() const {
+  const std::vector<std::string> all = problems();
+  if (all.empty()) return {};
+  std::string message = "the tensors do not match the model's configuration (" + std::to_string(all.size()) +
+                        (all.size() == 1 ? " problem)" : " problems)");
+  for (const std::string& problem : all) message += "\n  " + problem;
+  return Error{Code::kCorrupt, std::move(message), {tensors_->files.empty() ? "" : tensors_->files.front(), {}, {}}};
+}
+
+}  // namespace phidias

@@ -1,0 +1,59 @@
+// From the tensors of a checkpoint to the matrices of a model. A binder is asked for every tensor that the model
+// needs; it checks names, shapes and formats, remembers what was used, and reports every mismatch at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "phidias/status.h"
+#include "weights/matrix.h"
+
+namespace phidias {
+
+// One part of a matrix: a tensor of `rows` rows.
+struct MatrixPart {
+  std::string name;
+  size_t rows = 0;
+  // Head size where the file stores each head's rows in the order of interleaved rotation (0, half, 1, half + 1, ...
+  // of ours): these rows are copied into half-split order. 0: rows are used as they lie.
+  size_t interleaved_head = 0;
+};
+
+// Not thread safe. `tensors` must outlive the binder; matrices point into its mappings.
+class Binder {
+ public:
+  explicit Binder(const TensorSet& tensors);
+
+  bool has(std::string_view name) const { return by_name_.contains(std::string(name)); }
+  // A vector of n values, decoded to f32. Shape [n] or any shape of n values with one dimension above 1.
+  std::vector<float> vector(const std::string& name, size_t n);
+  // [rows, cols] from `parts` where the file has the first of them, else from `fused`.
+  Matrix matrix(const std::string& fused, const std::vector<MatrixPart>& parts, size_t cols);
+  Matrix matrix(const std::string& name, size_t rows, size_t cols) { return matrix(name, {{name, rows, 0}}, cols); }
+  // Accepted where present, and not used.
+  void ignore(const std::string& name) { use(name); }
+  // Every tensor whose name ends so.
+  void ignore_suffix(std::string_view suffix);
+
+  // What was missing or misshapen, and what is in the file without having been asked for. One line each.
+  std::vector<std::string> problems() const;
+  // OK, or kCorrupt with all problems in the message.
+  Status finish() const;
+
+ private:
+  const TensorEntry* use(const std::string& name);
+  const TensorEntry* find(const std::string& name, const std::vector<uint64_t>& shape);
+  RowBlock rows_of(const TensorEntry& entry, const MatrixPart& part, size_t cols) const;
+  std::string where(const TensorEntry& entry) const;
+
+  const TensorSet* tensors_;
+  std::unordered_map<std::string, size_t> by_name_;
+  std::vector<bool> used_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace phidias
