@@ -1,5 +1,5 @@
-// Fork-join over a fixed number of threads with static shares: which thread does what is a function of the
-// item count alone, and no result depends on it.
+// Fork-join over a fixed number of threads with static shares: which thread does what is a function
+// of the item count alone, and no result depends on it.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,16 @@ class ParallelFor {
  public:
   virtual ~ParallelFor() = default;
   virtual size_t threads() const = 0;
-  // Calls body(begin, end, thread) once per thread with contiguous shares of [0, count) in units of `grain`
-  // (all but the last share end at a multiple of it); empty shares are not called. Returns when all are done;
-  // what the bodies wrote is then visible to the caller. The body must not throw and must not call run() again.
-  virtual void run(size_t count, size_t grain, const std::function<void(size_t, size_t, size_t)>& body) = 0;
+  // Calls body(begin, end, thread) once per thread with contiguous shares of [0, count) in units of
+  // `grain` (all but the last share end at a multiple of it); empty shares are not called. Returns
+  // when all are done; what the bodies wrote is then visible to the caller. The body must not throw
+  // and must not call run() again.
+  virtual void run(size_t count, size_t grain,
+                   const std::function<void(size_t, size_t, size_t)>& body) = 0;
 };
 
-// Threads that spin for a short while (about 50 us) and then sleep on a futex. The calling thread takes share 0.
-// One caller at a time (a second one waits); several pools can live in one process.
+// Threads that spin for a short while (about 50 us) and then sleep on a futex. The calling thread
+// takes share 0. One caller at a time (a second one waits); several pools can live in one process.
 class ThreadPool final : public ParallelFor {
  public:
   explicit ThreadPool(size_t threads);  // 0 is taken as 1
@@ -29,15 +31,16 @@ class ThreadPool final : public ParallelFor {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const override;
-  void run(size_t count, size_t grain, const std::function<void(size_t, size_t, size_t)>& body) override;
+  void run(size_t count, size_t grain,
+           const std::function<void(size_t, size_t, size_t)>& body) override;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Physical cores that this process may use: affinity mask and cgroup quota (v1 and v2) respected, rounded down, at
-// least 1. The folder arguments exist for tests.
+// Physical cores that this process may use: affinity mask and cgroup quota (v1 and v2) respected,
+// rounded down, at least 1. The folder arguments exist for tests.
 size_t usable_cores(const char* cgroup_root = "/sys/fs/cgroup", const char* proc_root = "/proc");
 
 }  // namespace phidias

@@ -1,12 +1,16 @@
-// Arithmetic behind a table of functions, one table per instruction set. The scalar table is the definition of
-// correct; each other table starts as a copy of the one below it and replaces what it does better.
+// Arithmetic behind a table of functions, one table per instruction set. The scalar table is the
+// definition of correct; each other table starts as a copy of the one below it and replaces what it
+// does better.
 //
 // What every table promises:
-//   order    a result depends on its own operands alone: not on how many rows or heads are computed in the same
-//            call, nor on how a call is split. Each function has one fixed order of accumulation, the same for one
-//            row and for many. Between tables results differ by rounding.
-//   memory   nothing is read outside the stated ranges (weights may end at a page border), nothing allocated.
-//   threads  all functions are pure but for their outputs; calls on disjoint outputs may run at once.
+//   order    a result depends on its own operands alone: not on how many rows or heads are computed
+//   in the same
+//            call, nor on how a call is split. Each function has one fixed order of arithmetic, the
+//            same for one row and for many and for every table (order.h): all tables give the same
+//            bits, NaN payloads aside.
+//   memory   nothing is read outside the stated ranges (weights may end at a page border), nothing
+//   allocated. threads  all functions are pure but for their outputs; calls on disjoint outputs may
+//   run at once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +24,8 @@
 namespace phidias {
 
 // Rows of activations, quantized for integer products: groups of 32 values share a scale.
-//   values [rows, cols] int8, scales [rows, cols/32] f32, sums [rows, cols/32] f32 = scale * (sum of the 32 int8)
+//   values [rows, cols] int8, scales [rows, cols/32] f32, sums [rows, cols/32] f32 = scale * (sum
+//   of the 32 int8)
 struct QuantizedRows {
   int8_t* values = nullptr;
   float* scales = nullptr;
@@ -29,9 +34,9 @@ struct QuantizedRows {
 inline constexpr size_t kQuantGroup = 32;
 
 // y[r, o] = dot(x[r, :], W[o, :]) for o in [out_begin, out_end) and r in [0, rows).
-//   weights  row o starts at weights + o * row_bytes, in the format of the table entry, any alignment
-//   cols     a multiple of the format's block
-//   y        element (r, o) at y[r * y_stride + o]; overlaps no input
+//   weights  row o starts at weights + o * row_bytes, in the format of the table entry, any
+//   alignment cols     a multiple of the format's block y        element (r, o) at y[r * y_stride +
+//   o]; overlaps no input
 struct MatmulArgs {
   const std::byte* weights = nullptr;
   size_t row_bytes = 0;
@@ -40,16 +45,18 @@ struct MatmulArgs {
   size_t out_end = 0;
   const float* x = nullptr;  // [rows, cols] at stride x_stride; what matmul_f32 reads
   size_t x_stride = 0;
-  QuantizedRows q;           // what matmul_q8 reads; dense, row r at r * cols and r * cols/32
+  QuantizedRows q;  // what matmul_q8 reads; dense, row r at r * cols and r * cols/32
   size_t rows = 0;
   float* y = nullptr;
   size_t y_stride = 0;
-  float* scratch = nullptr;  // of the calling thread: matmul_scratch_floats(cols) floats, aligned to 64
+  float* scratch =
+      nullptr;  // of the calling thread: matmul_scratch_floats(cols) floats, aligned to 64
 };
 using MatmulFn = void (*)(const MatmulArgs&);
 
-// Floats of scratch a matmul call may use: room for decoded weight rows.
-constexpr size_t kScratchWeightRows = 8;
+// Floats of scratch a matmul call may use: room for decoded weight rows, or for as many bytes of
+// unpacked ones.
+inline constexpr size_t kScratchWeightRows = 16;
 constexpr size_t matmul_scratch_floats(size_t cols) { return kScratchWeightRows * (cols + 64); }
 
 // Types of the key-value cache: one row each, as for Format. A vector is one head's key or value.
@@ -58,19 +65,23 @@ inline constexpr size_t kKvTypeCount = 4;
 constexpr size_t index_of(KvType type) { return static_cast<size_t>(type); }
 struct KvTypeRow {
   KvType type;
-  std::string_view name;              // "f32", "f16", "bf16", "q8"
-  size_t (*vector_bytes)(size_t dim);  // q8: dim int8 values, padded to a multiple of 4, then one f32 scale
+  std::string_view name;  // "f32", "f16", "bf16", "q8"
+  size_t (*vector_bytes)(
+      size_t dim);  // q8: dim int8 values, padded to a multiple of 4, then one f32 scale
   // Plain reference conversions.
   void (*store)(const float* src, std::byte* dst, size_t dim);
   void (*load)(const std::byte* src, float* dst, size_t dim);
 };
 const KvTypeRow& kv_type_row(KvType type);
 
-// Attention of `rows` query rows of one sequence for the `group` query heads that share one key-value head.
-//   pages   page p holds positions [p * page_positions, (p + 1) * page_positions): vectors one after another,
+// Attention of `rows` query rows of one sequence for the `group` query heads that share one
+// key-value head.
+//   pages   page p holds positions [p * page_positions, (p + 1) * page_positions): vectors one
+//   after another,
 //           each vector_bytes(head_dim); only pages that a range touches are read
 //   mask    query row r sees keys [first_key[r], end_key[r])
-//   order   keys in blocks that start at multiples of page_positions, ascending: a fixed order of merging for a
+//   order   keys in blocks that start at multiples of page_positions, ascending: a fixed order of
+//   merging for a
 //           query, whatever rows are computed beside it
 //   out     row r, head g at out[r * out_stride + g * head_dim]; an empty range gives zeros
 struct AttentionArgs {
@@ -86,45 +97,51 @@ struct AttentionArgs {
   size_t rows = 0;
   const uint32_t* first_key = nullptr;
   const uint32_t* end_key = nullptr;
-  float scale = 1;             // of the scores; head_dim^-0.5 as a rule
-  float* scratch = nullptr;    // of the calling thread: attention_scratch_floats(...) floats, aligned to 64
+  float scale = 1;  // of the scores; head_dim^-0.5 as a rule
+  float* scratch =
+      nullptr;  // of the calling thread: attention_scratch_floats(...) floats, aligned to 64
 };
 using AttentionFn = void (*)(const AttentionArgs&);
 inline constexpr size_t kMaxPagePositions = 256;
 inline constexpr size_t kMaxHeadDim = 512;
-// Room for the scores of one query over all its keys (exact), and for tiles of several queries (fast).
+// Room for the weights of one query over all its keys in double (exact), and for tiles of several
+// queries (fast).
 constexpr size_t attention_scratch_floats(size_t keys, size_t head_dim, size_t group) {
-  return keys + 64 + (group * 8 + 2) * (kMaxPagePositions + 2 * head_dim + 64);
+  return 2 * keys + 64 + (group * 8 + 2) * (kMaxPagePositions + 2 * head_dim + 64);
 }
 
 struct KernelTable {
-  std::string_view name;   // "scalar", "avx2", "avx512_vnni"
-  CpuFeatures required;    // all of these must be there before any function of the table is called
+  std::string_view name;  // "scalar", "avx2", "avx512_vnni"
+  CpuFeatures required;   // all of these must be there before any function of the table is called
 
   // y[i] = w[i] * (x[i] / sqrt(mean(x^2) + eps)), one row; the mean in double. models.md: rms.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, size_t n);
-  // Half-split rotation in place of one head: pairs (i, i + half) for i < half; what follows is left alone.
+  // Half-split rotation in place of one head: pairs (i, i + half) for i < half; what follows is
+  // left alone.
   //   cosine, sine [half], the magnitude already in them
   void (*rope)(float* head, const float* cosine, const float* sine, size_t half);
   // y[i] = up[i] * (gate[i] / (1 + exp(-gate[i])))
   void (*silu_mul)(const float* gate, const float* up, float* y, size_t n);
   // x[i] += y[i]
   void (*add)(float* x, const float* y, size_t n);
-  // One row into int8 groups of 32: scale = max|x| / 127, round to nearest even; an all-zero group has scale 0.
+  // One row into int8 groups of 32: scale = max|x| / 127, round to nearest even; an all-zero group
+  // has scale 0.
   //   n a multiple of 32
   void (*quantize_q8)(const float* x, int8_t* values, float* scales, float* sums, size_t n);
   // Largest value's index, lowest on ties; n > 0. NaN anywhere gives n.
   size_t (*argmax)(const float* x, size_t n);
 
-  // Products with activations in f32: weights are decoded, never rounded further. Every format has one.
-  // Chunks of 256 columns are summed in float lanes, the chunks in double: nearer to exact than one float chain.
+  // Products with activations in f32: weights are decoded, never rounded further. Every format has
+  // one. Chunks of 512 columns are summed in 16 float lanes, the chunks in double: nearer to exact
+  // than one float chain.
   MatmulFn matmul_f32[kFormatCount];
-  // Products with quantized activations, int32 inside a group, float across groups. Null where the format is
-  // multiplied in f32 also in fast numerics (F32, F16, BF16).
+  // Products with quantized activations, int32 inside a group, float across groups. Null where the
+  // format is multiplied in f32 also in fast numerics (F32, F16, BF16).
   MatmulFn matmul_q8[kFormatCount];
 
-  // Explicit softmax: all scores of a query, their maximum, exponentials and sum (double), probabilities, then the
-  // weighted values in key order. For f32 caches.
+  // Explicit softmax: all scores of a query, their maximum, exponentials and sum, probabilities,
+  // then the weighted values in key order. Everything in double; scores, probabilities and results
+  // are each rounded to float once. For f32 caches.
   AttentionFn attention_exact;
   // Online softmax, one key block at a time.
   AttentionFn attention[kKvTypeCount];
@@ -132,7 +149,8 @@ struct KernelTable {
   void (*kv_store[kKvTypeCount])(const float* src, std::byte* dst, size_t dim);
 };
 
-// Tables that this build has and this CPU can run, the plain one first, the best one last. Never empty.
+// Tables that this build has and this CPU can run, the plain one first, the best one last. Never
+// empty.
 std::span<const KernelTable* const> available_tables();
 // All that this build has, also those this CPU cannot run: for "skipped" messages.
 std::span<const KernelTable* const> compiled_tables();

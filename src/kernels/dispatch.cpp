@@ -1,0 +1,70 @@
+#include <array>
+#include <vector>
+
+#include "kernels/isa.h"
+#include "kernels/scalar/scalar.h"
+#include "kernels/table.h"
+
+namespace phidias {
+namespace {
+
+// A table of this build: how to turn a copy of the table below it into it. `fill` may use the
+// instructions that `required` names, so it is called only where they are.
+struct Entry {
+  std::string_view name;
+  CpuFeatures required;
+  void (*fill)(KernelTable&);
+};
+
+constexpr Entry kEntries[] = {
+    {"scalar", {}, scalar::fill},
+#ifdef PHIDIAS_ISA_AVX2
+    {"avx2", {.avx2 = true}, avx2::fill},
+#endif
+#ifdef PHIDIAS_ISA_AVX512_VNNI
+    {"avx512_vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}, avx512_vnni::fill},
+#endif
+};
+constexpr size_t kCount = std::size(kEntries);
+
+struct Tables {
+  std::array<KernelTable, kCount> tables = {};
+  std::vector<const KernelTable*> compiled;
+  std::vector<const KernelTable*> available;
+
+  Tables() {
+    KernelTable below = {};
+    for (size_t i = 0; i < kCount; ++i) {
+      KernelTable& table = tables[i];
+      if (cpu_features().covers(kEntries[i].required)) {
+        table = below;
+        kEntries[i].fill(table);
+        available.push_back(&table);
+      }
+      table.name = kEntries[i].name;
+      table.required = kEntries[i].required;
+      compiled.push_back(&table);
+      if (!available.empty()) below = *available.back();
+    }
+  }
+};
+
+const Tables& tables() {
+  static const Tables instance;
+  return instance;
+}
+
+}  // namespace
+
+std::span<const KernelTable* const> available_tables() { return tables().available; }
+std::span<const KernelTable* const> compiled_tables() { return tables().compiled; }
+const KernelTable& best_table() { return *tables().available.back(); }
+
+const KernelTable* table_by_name(std::string_view name) {
+  for (const KernelTable* table : available_tables()) {
+    if (table->name == name) return table;
+  }
+  return nullptr;
+}
+
+}  // namespace phidias

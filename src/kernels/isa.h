@@ -1,0 +1,16 @@
+// The entrances of the instruction sets' own folders. Each overwrites what it does better in a
+// copy of the table below it, and may be called only where the CPU has the instructions.
+#pragma once
+
+#include "kernels/table.h"
+
+namespace phidias {
+
+namespace avx2 {
+void fill(KernelTable& table);
+}
+namespace avx512_vnni {
+void fill(KernelTable& table);
+}
+
+}  // namespace phidias

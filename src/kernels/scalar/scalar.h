@@ -1,0 +1,18 @@
+// The plain kernels: short loops, nothing clever. They define what every other table computes.
+#pragma once
+
+#include "kernels/table.h"
+
+namespace phidias::scalar {
+
+void fill_elementwise(KernelTable& table);
+void fill_matmul(KernelTable& table);
+void fill_attention(KernelTable& table);
+
+inline void fill(KernelTable& table) {
+  fill_elementwise(table);
+  fill_matmul(table);
+  fill_attention(table);
+}
+
+}  // namespace phidias::scalar
