@@ -19,10 +19,10 @@ inline std::filesystem::path data(const std::filesystem::path& relative) {
 
 }  // namespace phidias::test
 
-#define PHIDIAS_NEEDS_REFERENCE(path)                                                      \
+#define PHIDIAS_NEEDS_REFERENCE(where)                                                      \
   do {                                                                                     \
-    if (!std::filesystem::exists(path)) {                                                  \
-      GTEST_SKIP() << "reference data not found: " << std::filesystem::path(path).string() \
+    if (!std::filesystem::exists(where)) {                                                  \
+      GTEST_SKIP() << "reference data not found: " << std::filesystem::path(where).string() \
                    << " (set PHIDIAS_REFERENCE_DATA)";                                     \
     }                                                                                      \
   } while (false)
