@@ -4,39 +4,19 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <unordered_set>
 
 #include "base/try.h"
 #include "formats/checked.h"
+#include "formats/safetensors_dtype.h"
 
 namespace phidias {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kHeaderLimit = 100'000'000;  // the limit of the format's own library
-
-// Bits of one value of every dtype that the format knows.
-struct Dtype {
-  std::string_view name;
-  uint64_t bits;
-};
-constexpr std::array kDtypes = {
-    Dtype{"BOOL", 8},    Dtype{"U8", 8},    Dtype{"I8", 8},      Dtype{"F8_E5M2", 8},
-    Dtype{"F8_E4M3", 8}, Dtype{"I16", 16},  Dtype{"U16", 16},    Dtype{"F8_E8M0", 8},
-    Dtype{"F16", 16},    Dtype{"BF16", 16}, Dtype{"I32", 32},    Dtype{"U32", 32},
-    Dtype{"F32", 32},    Dtype{"F64", 64},  Dtype{"I64", 64},    Dtype{"U64", 64},
-    Dtype{"C64", 64},    Dtype{"F4", 4},    Dtype{"F6_E2M3", 6}, Dtype{"F6_E3M2", 6},
-};
-
-std::optional<uint64_t> bits_of(std::string_view dtype) {
-  const auto at = std::find_if(kDtypes.begin(), kDtypes.end(),
-                               [&](const Dtype& known) { return known.name == dtype; });
-  if (at == kDtypes.end()) return std::nullopt;
-  return at->bits;
-}
 
 std::string show_shape(const std::vector<uint64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -233,7 +213,7 @@ class Parser {
   Status keep(Described tensor) {
     const uint64_t bytes = tensor.end - tensor.begin;
     const uint64_t offset = data_start_ + tensor.begin;
-    const auto bits = bits_of(tensor.dtype);
+    const auto bits = safetensors_bits(tensor.dtype);
     if (bits) {
       const auto values = checked_product(tensor.shape);
       const auto all_bits = values ? checked_multiply(*values, *bits) : std::nullopt;
