@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "phidias/status.h"
@@ -63,7 +64,9 @@ class Tokenizer {
   std::vector<std::pair<std::string, std::string>> template_tokens() const;
 
   // Hides added tokens that `text` spells out: `guard` is put after their first character. With the same guard in
-  // EncodeOptions they are then ordinary text. The guard itself is removed from `text` first.
+  // EncodeOptions they are then ordinary text. The guard itself is removed from `text` first. Tokens that the files
+  // mark as `normalized` are hidden where they are spelled as after normalization. Take a code point that normalization
+  // leaves alone, such as one for private use.
   std::string guard_markers(std::string_view text, char32_t guard) const;
 
   const TokenizerImpl& impl() const { return *impl_; }
@@ -72,8 +75,18 @@ class Tokenizer {
   std::unique_ptr<const TokenizerImpl> impl_;
 };
 
+// What decoding one id at a time must remember.
+struct DecodeProgress {
+  std::string pending;      // bytes of a character that is not complete yet
+  bool first_token = true;  // no id has been decoded yet
+  bool stripping = true;    // spaces at the start may still have to go
+  size_t stripped = 0;      // how many have gone
+};
+
 // Decoding one id at a time. What push() returns, joined, then flush(), is the text; no part ever ends inside a
-// character. One stream per answer; not thread safe; the tokenizer must outlive it.
+// character. Bytes that cannot become a character are U+FFFD as soon as that is clear, so where byte tokens form no
+// valid text the whole can differ from decode(), which looks at all bytes of a run together.
+// One stream per answer; not thread safe; the tokenizer must outlive it.
 class DecodeStream {
  public:
   explicit DecodeStream(const Tokenizer& tokenizer, bool skip_special = false);
@@ -83,8 +96,7 @@ class DecodeStream {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  std::string pending_;     // bytes of a character that is not complete yet
-  bool at_start_ = true;    // nothing emitted yet: a leading space may have to go
+  DecodeProgress progress_;
 };
 
 }  // namespace phidias

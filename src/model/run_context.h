@@ -7,13 +7,9 @@
 #include "base/memory.h"
 #include "base/thread_pool.h"
 #include "kernels/table.h"
+#include "phidias/options.h"
 
 namespace phidias {
-
-enum class Numerics : uint8_t {
-  kExact,  // every activation in f32, explicit softmax, f32 cache: the reference's mathematics
-  kFast,   // whatever is quickest within the stated distance
-};
 
 struct RunContext {
   const KernelTable* kernels = nullptr;

@@ -62,6 +62,7 @@ struct ModelSpec {
   bool interleaved_rotation = false;  // rows of q and k lie in the order of interleaved rotation
   std::vector<int32_t> end_ids;       // end-of-text ids that the configuration declares
   std::optional<int32_t> bos_id;
+  std::string chat_template;          // of text/builtin_templates.h, for files that carry none; empty: there is none
   std::vector<std::string> notices;   // what a user should know about how the configuration was read
 };
 

@@ -12,6 +12,16 @@ namespace {
 
 constexpr uint32_t kDefaultOriginalContext = 4096;  // transformers' class default
 
+// Published files all carry a template; conversions may have lost it. Phi-4-reasoning's long system text is not built in.
+std::string chat_template_of(const ModelSpec& spec) {
+  switch (spec.vocab) {
+    case 32064: return spec.layers == 40 ? "phi-3-medium" : spec.rope.long_rope ? "phi-3.5-mini" : "phi-3-mini";
+    case 100352: return spec.max_context > 16384 ? "" : "phi-4";
+    case 200064: return "phi-4-mini";
+    default: return "";
+  }
+}
+
 std::vector<float> floats(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
 
 Result<LongRope> long_rope_from_config(const JsonReader& config, const JsonReader& rope, const ModelSpec& spec) {
@@ -69,6 +79,7 @@ Result<ModelSpec> phi3_from_config(const JsonReader& config) {
     return rope.error(Code::kUnsupported,
                       "rope type \"" + kind + "\" is not known here; known are \"default\", \"longrope\" and \"su\"", "type");
   }
+  spec.chat_template = chat_template_of(spec);
   return spec;
 }
 
@@ -109,6 +120,7 @@ Result<ModelSpec> phi3_from_gguf(const GgufFile& file) {
     rope.short_magnitude = rope.long_magnitude = magnitude;
     spec.rope.long_rope = std::move(rope);
   }
+  spec.chat_template = chat_template_of(spec);
   return spec;
 }
 

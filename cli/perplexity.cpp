@@ -1,0 +1,80 @@
+// phidias perplexity.
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "phidias/perplexity.h"
+#include "terminal/progress_bar.h"
+
+namespace phidias::cli {
+namespace {
+
+struct PerplexityArguments {
+  RunOptions run;
+  std::string file;
+  std::string ids_file;
+  PerplexityOptions options;
+  bool json = false;
+};
+
+Result<int> run(PerplexityArguments arguments) {
+  auto engine = arguments.run.start();
+  if (!engine.ok()) return std::move(engine).error();
+  InputOptions input;
+  input.file = arguments.file;
+  input.ids_file = arguments.ids_file;
+  auto ids = input.read_ids((*engine)->model().tokenizer().get());
+  if (!ids.ok()) return std::move(ids).error();
+  install_interrupt_handler();
+  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
+  arguments.options.progress = [&bar](size_t done, size_t total) {
+    bar.update("windows", done, total);
+    return !interrupted();
+  };
+  auto result = perplexity(**engine, *ids, arguments.options);
+  bar.finish();
+  if (!result.ok()) {
+    if (result.error().code == Code::kCancelled) return kExitInterrupted;
+    return std::move(result).error();
+  }
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"windows", result->windows}, {"tokens", result->tokens}, {"perplexity", result->perplexity}};
+    if (result->kl_mean) {
+      json["kl_mean"] = *result->kl_mean;
+      json["kl_p99"] = *result->kl_p99;
+      json["same_best"] = *result->same_best;
+    }
+    print(json.dump() + "\n");
+    return kExitOk;
+  }
+  char line[200];
+  std::snprintf(line, sizeof line, "perplexity %.5f over %llu tokens in %zu windows\n", result->perplexity,
+                static_cast<unsigned long long>(result->tokens), result->windows.size());
+  print(line);
+  if (result->kl_mean) {
+    std::snprintf(line, sizeof line, "divergence: mean %.6f, 99th percentile %.6f; same best token %.2f %%\n", *result->kl_mean,
+                  *result->kl_p99, 100 * *result->same_best);
+    print(line);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+std::function<Result<int>()> setup_perplexity(CLI::App& app) {
+  auto arguments = std::make_shared<PerplexityArguments>();
+  arguments->run.declare(app);
+  auto* group = app.add_option_group("input", "What to score: exactly one of these");
+  group->add_option("--file", arguments->file, "A file of text; - for standard input");
+  group->add_option("--ids-file", arguments->ids_file, "A file of token ids");
+  group->require_option(1);
+  app.add_option("--window", arguments->options.window, "Tokens of a window; the first of each is not scored")
+      ->check(CLI::Range(2U, 1U << 24))
+      ->capture_default_str();
+  auto* save = app.add_option("--save-logits", arguments->options.save_log_probabilities, "Write log-probabilities (f16 safetensors)");
+  app.add_option("--against", arguments->options.against, "Compare with log-probabilities that another run saved")->excludes(save);
+  app.add_flag("--json", arguments->json, "{\"windows\": [...], \"tokens\": n, \"perplexity\": x}");
+  return [arguments] { return run(*arguments); };
+}
+
+}  // namespace phidias::cli

@@ -1,0 +1,62 @@
+// Sequences and the one forward: any mixture of prompts and single steps in a call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "phidias/model.h"
+#include "phidias/options.h"
+#include "phidias/status.h"
+#include "phidias/step.h"
+#include "phidias/tokenizer.h"
+
+namespace phidias {
+
+class Stepper;
+
+// One thread at a time. Several engines, also of one model, may live in a process.
+//
+// The same bits: for one build, kernel table, weight type, cache type, page size and numerics, a sequence's logits
+// depend on its tokens and its SequenceOptions alone; not on other sequences, on how it was cut into steps, or on
+// the number of threads. One exception by definition: under RopeSwitch::kKeep the cut decides which positions were
+// cached before the switch.
+class Engine {
+ public:
+  // Errors: kInvalidArgument (unknown kv type or ISA, a context beyond the model's, exact with another cache than
+  // f32), kOutOfMemory. Takes no cache memory yet.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Model& model() const;
+  const EngineOptions& options() const;  // with every default filled in
+  uint32_t vocab() const;
+  uint32_t context() const;
+  MemoryPlan memory() const;
+  uint64_t cache_bytes_in_use() const;
+
+  SequenceId open(const SequenceOptions& options = {});
+  void close(SequenceId sequence);
+  // A new sequence with the same tokens; full pages are shared.
+  Result<SequenceId> fork(SequenceId sequence);
+  uint32_t length(SequenceId sequence) const;
+  std::span<const TokenId> tokens(SequenceId sequence) const;
+  // Forgets all positions from `length` on.
+  Status truncate(SequenceId sequence, uint32_t length);
+
+  // Runs the rows. All or nothing: on an error no sequence has changed, but that pages may have been given back.
+  // Errors: kInvalidArgument (a token outside the vocabulary, a position that is not next, an unknown sequence),
+  // kCapacityExceeded (context or cache budget, with the figures), kOutOfMemory.
+  Status step(std::span<const Row> rows, const LogitsSink& sink = {});
+
+  Stepper& stepper();  // for the library's own files
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace phidias
