@@ -13,7 +13,7 @@ demo: build  ## chat with a small real model (downloaded once, 93 MB); answers o
 test: setup  ## build the tests and run them
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS)
-	ctest --preset dev -j $(JOBS)
+	ctest --preset dev -j $(JOBS) --output-junit tests.xml
 
 build: setup  ## build the release program, build/release/phidias
 	cmake --preset release

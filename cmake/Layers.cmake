@@ -13,6 +13,7 @@ function(phidias_layer name)
 endfunction()
 
 # phidias_test(name LAYERS ... SOURCES ... [LABELS ...]): one test binary, registered case by case.
+# Labels: "slow" is left out under sanitizers; "threads" runs under ThreadSanitizer (target phidias_thread_tests).
 function(phidias_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LAYERS;LABELS;LIBS" ${ARGN})
   list(TRANSFORM ARG_LAYERS PREPEND phidias_)
@@ -22,5 +23,11 @@ function(phidias_test name)
     PHIDIAS_REFERENCE_DATA="${PHIDIAS_REFERENCE_DATA}"
     PHIDIAS_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE phidias_flags ${ARG_LAYERS} ${ARG_LIBS} GTest::gtest_main)
+  if("threads" IN_LIST ARG_LABELS)
+    if(NOT TARGET phidias_thread_tests)
+      add_custom_target(phidias_thread_tests)
+    endif()
+    add_dependencies(phidias_thread_tests ${name})
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
 endfunction()
