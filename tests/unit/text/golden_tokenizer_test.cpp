@@ -1,0 +1,157 @@
+// Every case of the six reference families, from tokenizer.json and, where there is one, from the
+// GGUF vocabulary.
+#include <openssl/evp.h>
+
+#include "unit/text/tokenizer_support.h"
+
+namespace phidias::test {
+namespace {
+
+std::string sha256_hex(std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
+  unsigned size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) {
+    hex += "0123456789abcdef"[digest[i] >> 4];
+    hex += "0123456789abcdef"[digest[i] & 15];
+  }
+  return hex;
+}
+
+void append_u32(std::string& bytes, uint32_t value) {
+  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(value >> shift & 0xFF);
+}
+
+struct Source {
+  const char* family;
+  const char* file;  // below the reference data; null: the folder of the family
+};
+
+std::ostream& operator<<(std::ostream& out, const Source& source) {
+  return out << source.family << (source.file != nullptr ? " from GGUF" : "");
+}
+
+class GoldenTokenizer : public testing::TestWithParam<Source> {
+ protected:
+  void SetUp() override {
+    const std::string family = GetParam().family;
+    PHIDIAS_NEEDS_REFERENCE(family_folder(family));
+    if (GetParam().file == nullptr) {
+      tokenizer_ = load_family(family);
+    } else {
+      const auto file = reference(GetParam().file);
+      PHIDIAS_NEEDS_REFERENCE(file);
+      tokenizer_ = file.extension() == ".gz" ? load_packed_gguf(file) : load_or_fail(file);
+    }
+    ASSERT_NE(tokenizer_, nullptr);
+    cases_ = family_cases(family);
+  }
+
+  // The classes of letters that are newer than our library's tables may be cut otherwise.
+  static bool depends_on_unicode_version(const Json& one) {
+    return one.value("kind", "") == "unicode-new";
+  }
+
+  TokenizerPointer tokenizer_;
+  Json cases_;
+};
+
+TEST_P(GoldenTokenizer, EncodesEveryTextToTheReferenceIds) {
+  ASSERT_FALSE(cases_["encode"].empty());
+  for (const Json& one : cases_["encode"]) {
+    if (depends_on_unicode_version(one)) continue;
+    const auto text = one["text"].get<std::string>();
+    EXPECT_EQ(encode(*tokenizer_, text, one["add_special_tokens"].get<bool>()),
+              one["ids"].get<Ids>())
+        << one.dump();
+  }
+}
+
+TEST_P(GoldenTokenizer, EncodesMarkersAsPlainTextWhereAsked) {
+  ASSERT_FALSE(cases_["encode_plain"].empty());
+  for (const Json& one : cases_["encode_plain"]) {
+    EXPECT_EQ(encode_plain(*tokenizer_, one["text"].get<std::string>()), one["ids"].get<Ids>())
+        << one.dump();
+  }
+}
+
+TEST_P(GoldenTokenizer, DecodesEveryListOfIdsToTheReferenceText) {
+  for (const char* list : {"encode", "decode"}) {
+    for (const Json& one : cases_[list]) {
+      const auto ids = one["ids"].get<Ids>();
+      EXPECT_EQ(tokenizer_->decode(ids), one["decoded"].get<std::string>()) << one.dump();
+      EXPECT_EQ(tokenizer_->decode(ids, true), one["decoded_skip_special"].get<std::string>())
+          << one.dump();
+    }
+  }
+}
+
+TEST_P(GoldenTokenizer, StreamsHandOutTheReferenceChunks) {
+  ASSERT_FALSE(cases_["stream"].empty());
+  for (const Json& one : cases_["stream"]) {
+    DecodeStream stream(*tokenizer_, one["skip_special_tokens"].get<bool>());
+    std::vector<std::string> chunks;
+    for (const TokenId id : one["ids"].get<Ids>()) chunks.push_back(stream.push(id));
+    EXPECT_EQ(chunks, one["chunks"].get<std::vector<std::string>>()) << one.dump();
+    EXPECT_EQ(stream.flush(), one["end"].get<std::string>()) << one.dump();
+  }
+}
+
+TEST_P(GoldenTokenizer, LongRepetitionsGiveTheReferenceIds) {
+  ASSERT_FALSE(cases_["generated"].empty());
+  for (const Json& one : cases_["generated"]) {
+    auto text = one["prefix"].get<std::string>();
+    const auto unit = one["unit"].get<std::string>();
+    for (int i = 0; i < one["repeat"].get<int>(); ++i) text += unit;
+    text += one["suffix"].get<std::string>();
+    const Ids ids = encode(*tokenizer_, text, true);
+    std::string bytes;
+    for (const TokenId id : ids) append_u32(bytes, static_cast<uint32_t>(id));
+    EXPECT_EQ(ids.size(), one["count"].get<size_t>()) << unit;
+    EXPECT_EQ(sha256_hex(bytes), one["sha256"].get<std::string>())
+        << unit << " times " << one["repeat"];
+  }
+}
+
+TEST_P(GoldenTokenizer, EveryIdStandsForTheReferenceBytes) {
+  std::string all;
+  for (TokenId id = 0; id < cases_["rows"].get<TokenId>(); ++id) {
+    const std::string bytes = tokenizer_->token_bytes(id);
+    append_u32(all, static_cast<uint32_t>(bytes.size()));
+    all += bytes;
+  }
+  EXPECT_EQ(sha256_hex(all), cases_["token_bytes_sha256"].get<std::string>());
+}
+
+TEST_P(GoldenTokenizer, BytesOfTheTokensOfATextAreTheText) {
+  for (const Json& one : cases_["encode"]) {
+    const auto text = one["text"].get<std::string>();
+    std::string bytes;
+    for (const TokenId id : encode_plain(*tokenizer_, text)) bytes += tokenizer_->token_bytes(id);
+    if (bytes.size() == text.size() + 1)
+      bytes.erase(0, 1);  // the space that SentencePiece puts in front
+    EXPECT_EQ(bytes, text);
+  }
+}
+
+const Source kSources[] = {{"phi-3", nullptr},
+                           {"phi-3-first", nullptr},
+                           {"phi-3-small", nullptr},
+                           {"phi-3-vision", nullptr},
+                           {"phi-4", nullptr},
+                           {"phi-4-mini", nullptr},
+                           {"phi-3-first", "../data/tokenizers/phi-3-vocab.gguf"},
+                           {"phi-4", "tokenizers/phi-4/vocab.gguf.gz"},
+                           {"phi-4-mini", "tokenizers/phi-4-mini/vocab.gguf.gz"}};
+
+std::string name_of(const testing::TestParamInfo<Source>& info) {
+  std::string name = info.param.family;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + (info.param.file != nullptr ? "_gguf" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer, testing::ValuesIn(kSources), name_of);
+
+}  // namespace
+}  // namespace phidias::test
