@@ -8,6 +8,23 @@
 namespace phidias {
 namespace {
 
+#ifdef PHIDIAS_ISA_AVX2
+void fill_avx2(KernelTable& table) {
+  avx2::fill_elementwise(table);
+  avx2::fill_matmul_f32(table);
+  avx2::fill_matmul_q8(table);
+  avx2::fill_attention(table);
+}
+#endif
+
+#ifdef PHIDIAS_ISA_AVX512
+void fill_avx512_vnni(KernelTable& table) {
+  avx512_vnni::fill_matmul_f32(table);
+  avx512_vnni::fill_matmul_q8(table);
+  avx512_vnni::fill_attention(table);
+}
+#endif
+
 // A table of this build: how to turn a copy of the table below it into it. `fill` may use the
 // instructions that `required` names, so it is called only where they are.
 struct Entry {
@@ -19,10 +36,10 @@ struct Entry {
 constexpr Entry kEntries[] = {
     {"scalar", {}, scalar::fill},
 #ifdef PHIDIAS_ISA_AVX2
-    {"avx2", {.avx2 = true}, avx2::fill},
+    {"avx2", {.avx2 = true}, fill_avx2},
 #endif
-#ifdef PHIDIAS_ISA_AVX512_VNNI
-    {"avx512_vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}, avx512_vnni::fill},
+#ifdef PHIDIAS_ISA_AVX512
+    {"avx512_vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}, fill_avx512_vnni},
 #endif
 };
 constexpr size_t kCount = std::size(kEntries);

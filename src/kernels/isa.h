@@ -7,10 +7,16 @@
 namespace phidias {
 
 namespace avx2 {
-void fill(KernelTable& table);
-}
+void fill_elementwise(KernelTable& table);
+void fill_matmul_f32(KernelTable& table);
+void fill_matmul_q8(KernelTable& table);
+void fill_attention(KernelTable& table);
+}  // namespace avx2
+
 namespace avx512_vnni {
-void fill(KernelTable& table);
-}
+void fill_matmul_f32(KernelTable& table);
+void fill_matmul_q8(KernelTable& table);
+void fill_attention(KernelTable& table);
+}  // namespace avx512_vnni
 
 }  // namespace phidias

@@ -1,0 +1,10 @@
+# phidias_add_isa(avx2 FLAGS -mavx2 ... SOURCES ...): the files of one instruction set, compiled for it and joined to
+# the kernels layer, which is told of it by PHIDIAS_ISA_AVX2. Such files keep all they define to themselves, so that no
+# other file can be linked with a copy of a shared function that uses the instructions.
+function(phidias_add_isa name)
+  cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
+  string(TOUPPER ${name} upper)
+  target_sources(phidias_kernels PRIVATE ${ARG_SOURCES})
+  target_compile_definitions(phidias_kernels PRIVATE PHIDIAS_ISA_${upper})
+  set_source_files_properties(${ARG_SOURCES} PROPERTIES COMPILE_OPTIONS "${ARG_FLAGS}")
+endfunction()

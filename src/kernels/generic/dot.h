@@ -1,0 +1,86 @@
+// Dot products of several rows with several rows, over a vector type V of an instruction set.
+//
+// The files of this folder hold templates alone, and each is used with a V from an anonymous
+// namespace: what they become is local to the object file, and no other file can end up with code
+// for instructions that its CPU may lack.
+//
+// V has kLanes floats in V::Floats (a divisor of kFloatLanes) and the operations used below. A type
+// of stored row, Rows, has
+//   Floats load(const std::byte* row, size_t i)                  floats i to i + kLanes
+//   Floats load_partial(const std::byte* row, size_t i, size_t n)  n < kLanes of them, the rest 0
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/order.h"
+
+namespace phidias::generic {
+
+// out[a * kRight + b] = the folded lanes of left row a times right row b over columns
+// [begin, end), begin a multiple of kFloatLanes and the range no longer than kChunkColumns.
+// With fewer lanes than kFloatLanes the columns are walked in several passes, each of which keeps
+// one register for each pair of rows: the order of order.h in the registers at hand.
+template <class V, class Rows, size_t kLeft, size_t kRight>
+[[gnu::always_inline]] inline void dot_chunk(const std::byte* left, size_t left_bytes,
+                                             const float* right, size_t right_stride, size_t begin,
+                                             size_t end, float* out) {
+  using Floats = typename V::Floats;
+  constexpr size_t kPairs = kLeft * kRight;
+  Floats sums[kPairs];
+  for (size_t pass = 0; pass < kFloatLanes / V::kLanes; ++pass) {
+    Floats lanes[kPairs];
+#pragma GCC unroll 32
+    for (size_t i = 0; i < kPairs; ++i) lanes[i] = V::zero();
+    size_t column = begin + pass * V::kLanes;
+    for (; column + V::kLanes <= end; column += kFloatLanes) {
+      Floats x[kRight];
+#pragma GCC unroll 8
+      for (size_t b = 0; b < kRight; ++b) x[b] = V::load(right + b * right_stride + column);
+#pragma GCC unroll 8
+      for (size_t a = 0; a < kLeft; ++a) {
+        const Floats w = Rows::load(left + a * left_bytes, column);
+#pragma GCC unroll 8
+        for (size_t b = 0; b < kRight; ++b) {
+          lanes[a * kRight + b] = V::fma(w, x[b], lanes[a * kRight + b]);
+        }
+      }
+    }
+    if (column < end) {
+      const size_t rest = end - column;
+#pragma GCC unroll 8
+      for (size_t a = 0; a < kLeft; ++a) {
+        const Floats w = Rows::load_partial(left + a * left_bytes, column, rest);
+#pragma GCC unroll 8
+        for (size_t b = 0; b < kRight; ++b) {
+          const Floats x = V::load_partial(right + b * right_stride + column, rest);
+          lanes[a * kRight + b] = V::fma(w, x, lanes[a * kRight + b]);
+        }
+      }
+    }
+#pragma GCC unroll 32
+    for (size_t i = 0; i < kPairs; ++i) sums[i] = pass == 0 ? lanes[i] : V::add(sums[i], lanes[i]);
+  }
+#pragma GCC unroll 8
+  for (size_t i = 0; i + 4 <= kPairs; i += 4) V::fold4(sums + i, out + i);
+#pragma GCC unroll 4
+  for (size_t i = kPairs / 4 * 4; i < kPairs; ++i) out[i] = V::fold(sums[i]);
+}
+
+// Calls f(std::integral_constant-like tag) with the number as a constant: n is 1 to kMost.
+template <size_t kNumber>
+struct Constant {
+  static constexpr size_t value = kNumber;
+};
+
+template <size_t kMost, class F>
+[[gnu::always_inline]] inline void with_constant(size_t n, F&& f) {
+  if constexpr (kMost > 1) {
+    if (n < kMost) {
+      with_constant<kMost - 1>(n, f);
+      return;
+    }
+  }
+  f(Constant<kMost>{});
+}
+
+}  // namespace phidias::generic
