@@ -160,11 +160,24 @@ TEST_F(Pull, OtherRangeThanAskedForIsRefused) {
   fs::create_directories(blob("x").parent_path());
   std::ofstream(blob(sha256(weights()) + ".incomplete")) << weights().substr(0, 1000);
   hub_.on("/storage/" + sha256(weights()), [](const HubRequest&) {
-    return HubReply{206, {{"Content-Range", "bytes 500-199999/200000"}}, weights().substr(500), {}};
+    return HubReply{
+        206, {{"Content-Range", "bytes 500-199499/200000"}}, weights().substr(1000), {}};
   });
   const auto path = pull();
   ASSERT_FALSE(path.ok());
   EXPECT_EQ(path.error().code, Code::kCorrupt);
+  EXPECT_NE(path.error().message.find("another range"), std::string::npos);
+}
+
+TEST_F(Pull, LineThatBreaksAgainAndAgainIsEnoughWhileBytesArrive) {
+  hub_.on("/storage/" + sha256(weights()), [](const HubRequest& request) {
+    HubReply reply = ranged(request, weights());
+    reply.cut_after = 20'000;
+    return reply;
+  });
+  const auto path = pull();
+  ASSERT_TRUE(path.ok()) << path.error().to_string();
+  EXPECT_EQ(content_of(*path / "model.safetensors"), weights());
 }
 
 TEST_F(Pull, WrongChecksumIsRefusedAndRemoved) {
