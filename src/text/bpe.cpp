@@ -112,6 +112,7 @@ Result<Bpe> Bpe::from_merges(
                    {}};
     }
     bpe.merges_.set(*left_id, *right_id, {static_cast<uint32_t>(rank), *result});
+    bpe.add_neighbours(joined);
   }
   return bpe;
 }
@@ -153,6 +154,8 @@ Result<Bpe> Bpe::from_pieces(const Vocabulary& vocabulary, const std::vector<Ran
       if (left && right) bpe.merges_.set(*left, *right, {piece.rank, piece.id});
     }
   }
+  // Once all characters have their symbols.
+  for (const RankedPiece& piece : pieces) bpe.add_neighbours(vocabulary.text(piece.id));
   return bpe;
 }
 
@@ -179,25 +182,43 @@ void Bpe::spell_unknown(std::string_view character, bool after_unknown, const Pu
   }
 }
 
-void Bpe::add_symbols(std::string_view word, Scratch& scratch) const {
+void Bpe::add_neighbours(std::string_view result) {
+  TokenId previous = -1;
+  for (size_t at = 0; at < result.size();) {
+    const Utf8Step step = read_valid_utf8(result, at);
+    const TokenId symbol = symbol_of(step.code_point);
+    if (previous >= 0 && symbol >= 0) neighbours_.set(previous, symbol, {});
+    previous = symbol;
+    at += step.length;
+  }
+}
+
+// Takes characters up to the first border that no merge reaches across; returns how many bytes that
+// were.
+size_t Bpe::add_symbols(std::string_view word, Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   symbols.clear();
   const auto push = [&symbols](TokenId id) {
     const auto at = static_cast<uint32_t>(symbols.size());
     symbols.push_back({id, at == 0 ? kNone : at - 1, at + 1});
   };
-  for (size_t at = 0; at < word.size();) {
+  size_t at = 0;
+  TokenId previous = -1;
+  while (at < word.size()) {
     const Utf8Step step = read_valid_utf8(word, at);
     const TokenId symbol = symbol_of(step.code_point);
     if (symbol >= 0) {
+      if (previous >= 0 && neighbours_.find(previous, symbol) == nullptr) break;
       push(symbol);
     } else {
       spell_unknown(word.substr(at, step.length),
                     !symbols.empty() && symbols.back().id == options_.unknown, push);
     }
+    previous = symbol;
     at += step.length;
   }
   if (!symbols.empty()) symbols.back().next = kNone;
+  return at;
 }
 
 void Bpe::add_candidate(Scratch& scratch, uint32_t left) const {
@@ -239,16 +260,7 @@ void Bpe::merge_symbols(Scratch& scratch) const {
   }
 }
 
-void Bpe::encode(const Vocabulary& vocabulary, std::string_view word, Scratch& scratch,
-                 std::vector<TokenId>& ids) const {
-  if (options_.ignore_merges) {
-    if (const auto whole = vocabulary.find(word)) {
-      ids.push_back(*whole);
-      return;
-    }
-  }
-  add_symbols(word, scratch);
-  if (scratch.symbols.size() > 1) merge_symbols(scratch);
+void Bpe::append_ids(const Scratch& scratch, std::vector<TokenId>& ids) const {
   bool after_unknown = false;
   for (const auto& symbol : scratch.symbols) {
     if (symbol.id < 0) continue;
@@ -260,6 +272,21 @@ void Bpe::encode(const Vocabulary& vocabulary, std::string_view word, Scratch& s
       spell_unknown(character, after_unknown, [&ids](TokenId id) { ids.push_back(id); });
       after_unknown = byte_tokens_.empty() && options_.unknown.has_value();
     }
+  }
+}
+
+void Bpe::encode(const Vocabulary& vocabulary, std::string_view word, Scratch& scratch,
+                 std::vector<TokenId>& ids) const {
+  if (options_.ignore_merges) {
+    if (const auto whole = vocabulary.find(word)) {
+      ids.push_back(*whole);
+      return;
+    }
+  }
+  while (!word.empty()) {
+    word.remove_prefix(add_symbols(word, scratch));
+    if (scratch.symbols.size() > 1) merge_symbols(scratch);
+    append_ids(scratch, ids);
   }
 }
 

@@ -112,12 +112,17 @@ class Bpe {
   void set_symbol(char32_t character, TokenId symbol);
   template <typename Push>
   void spell_unknown(std::string_view character, bool after_unknown, const Push& push) const;
-  void add_symbols(std::string_view word, Scratch& scratch) const;
+  void add_neighbours(std::string_view result);
+  size_t add_symbols(std::string_view word, Scratch& scratch) const;
   void add_candidate(Scratch& scratch, uint32_t left) const;
   void merge_symbols(Scratch& scratch) const;
+  void append_ids(const Scratch& scratch, std::vector<TokenId>& ids) const;
 
   BpeOptions options_;
   MergeTable merges_;
+  // Characters that stand side by side in the result of some merge: between all others no merge
+  // ever reaches across, so that a long word falls into short ones.
+  MergeTable neighbours_;
   std::vector<TokenId> low_characters_;  // symbols of frequent characters, by code point; -1: none
   std::unordered_map<char32_t, TokenId> characters_;
   std::vector<TokenId> byte_tokens_;  // 256, or empty without byte_fallback

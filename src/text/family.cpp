@@ -32,6 +32,8 @@ struct MarkerFlags {
 };
 
 constexpr MarkerFlags kPhi3 = {false, true, kPhi3Bare, {}};
+// Phi-3-mini's first revision: no marker swallows anything, and this one is special, too.
+constexpr std::string_view kFirstRevisionSpecial = "</s>";
 
 struct KnownVocabulary {
   MarkerAt known_by;
@@ -58,15 +60,14 @@ bool begins_with_bos(std::string_view chat_template) {
   return name != std::string_view::npos && chat_template.substr(name).starts_with("bos_token");
 }
 
-const MarkerFlags* flags_of(const std::vector<AddedToken>& markers, const GgufOrigin& origin) {
+const MarkerFlags* flags_of(const std::vector<AddedToken>& markers) {
   for (const KnownVocabulary& vocabulary : kVocabularies) {
     const bool known = std::any_of(markers.begin(), markers.end(), [&](const AddedToken& marker) {
       return marker.id == vocabulary.known_by.id && marker.text == vocabulary.known_by.text;
     });
     if (known) return &vocabulary.flags;
   }
-  const bool phi3 = origin.architecture == "phi3" && origin.model == "llama";
-  return phi3 && !begins_with_bos(origin.chat_template) ? &kPhi3 : nullptr;
+  return nullptr;
 }
 
 }  // namespace
@@ -110,8 +111,17 @@ std::vector<AddedToken> tiktoken_markers() {
 }
 
 void restore_marker_flags(std::vector<AddedToken>& markers, const GgufOrigin& origin) {
-  const MarkerFlags* flags = flags_of(markers, origin);
-  if (flags == nullptr) return;
+  const MarkerFlags* flags = flags_of(markers);
+  if (flags == nullptr) {
+    if (origin.architecture != "phi3" || origin.model != "llama") return;
+    if (begins_with_bos(origin.chat_template)) {
+      for (AddedToken& marker : markers) {
+        if (marker.text == kFirstRevisionSpecial) marker.special = true;
+      }
+      return;
+    }
+    flags = &kPhi3;
+  }
   for (AddedToken& marker : markers) {
     if (contains(flags->bare, marker.text)) continue;
     marker.lstrip = flags->lstrip;

@@ -2,6 +2,7 @@
 // GGUF vocabulary.
 #include <openssl/evp.h>
 
+#include "text/regex.h"
 #include "unit/text/tokenizer_support.h"
 
 namespace phidias::test {
@@ -125,13 +126,17 @@ TEST_P(GoldenTokenizer, EveryIdStandsForTheReferenceBytes) {
 }
 
 TEST_P(GoldenTokenizer, BytesOfTheTokensOfATextAreTheText) {
+  // SentencePiece puts a space in front, and its mark for a space cannot be told from one.
+  const bool sentencepiece = tokenizer_->find("▁").has_value();
   for (const Json& one : cases_["encode"]) {
     const auto text = one["text"].get<std::string>();
     std::string bytes;
     for (const TokenId id : encode_plain(*tokenizer_, text)) bytes += tokenizer_->token_bytes(id);
-    if (bytes.size() == text.size() + 1)
-      bytes.erase(0, 1);  // the space that SentencePiece puts in front
-    EXPECT_EQ(bytes, text);
+    std::string expected = text;
+    if (sentencepiece && !text.empty()) {
+      expected = " " + Pattern::literal("▁").replace(text, " ");
+    }
+    EXPECT_EQ(bytes, expected);
   }
 }
 
