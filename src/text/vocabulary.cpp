@@ -1,6 +1,7 @@
 #include "text/vocabulary.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/utf8.h"
 
@@ -8,6 +9,10 @@ namespace phidias {
 namespace {
 
 constexpr size_t kBlockBytes = 64U << 10;
+
+uint32_t hash_of(std::string_view text) {
+  return static_cast<uint32_t>(std::hash<std::string_view>()(text));
+}
 
 }  // namespace
 
@@ -38,18 +43,41 @@ Status Vocabulary::add(std::string_view text, uint64_t id) {
   const auto token = static_cast<TokenId>(id);
   if (contains(token))
     return fail("has the id " + std::to_string(id) + ", which another token has too");
-  if (index_.count(text) != 0) return fail("is in the vocabulary twice");
+  if (find(text)) return fail("is in the vocabulary twice");
   if (id >= texts_.size()) texts_.resize(static_cast<size_t>(id) + 1);
-  const std::string_view kept = keep(text);
-  texts_[static_cast<size_t>(id)] = kept;
-  index_.emplace(kept, token);
+  texts_[static_cast<size_t>(id)] = keep(text);
+  if (++used_ * 2 > slots_.size()) grow();
+  const uint32_t hash = hash_of(text);
+  slots_[slot_of(text, hash)] = {hash, token};
   return {};
 }
 
+size_t Vocabulary::slot_of(std::string_view text, uint32_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash & mask;
+  while (slots_[at].id >= 0 &&
+         (slots_[at].hash != hash || texts_[static_cast<size_t>(slots_[at].id)] != text)) {
+    at = (at + 1) & mask;
+  }
+  return at;
+}
+
+void Vocabulary::grow() {
+  std::vector<Slot> old(slots_.size() * 2);
+  old.swap(slots_);
+  const size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.id < 0) continue;
+    size_t at = slot.hash & mask;
+    while (slots_[at].id >= 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+}
+
 std::optional<TokenId> Vocabulary::find(std::string_view text) const {
-  const auto at = index_.find(text);
-  if (at == index_.end()) return std::nullopt;
-  return at->second;
+  const Slot& slot = slots_[slot_of(text, hash_of(text))];
+  if (slot.id < 0) return std::nullopt;
+  return slot.id;
 }
 
 }  // namespace phidias

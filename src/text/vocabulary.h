@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "phidias/status.h"
@@ -19,8 +18,7 @@ namespace phidias {
 // million.
 inline constexpr uint64_t kMaxVocabularySize = uint64_t{1} << 22;
 
-// Filled once, then immutable and safe to share. Movable, not copyable: the index points into the
-// texts.
+// Filled once, then immutable and safe to share. Movable, not copyable.
 class Vocabulary {
  public:
   Vocabulary() = default;
@@ -43,14 +41,23 @@ class Vocabulary {
   std::optional<TokenId> find(std::string_view text) const;
 
  private:
+  struct Slot {
+    uint32_t hash = 0;
+    TokenId id = -1;  // free
+  };
+
   std::string_view keep(std::string_view text);
+  // The slot of `text`, or the free one where it belongs.
+  size_t slot_of(std::string_view text, uint32_t hash) const;
+  void grow();
 
   // The texts lie in blocks that never move.
   std::vector<std::unique_ptr<char[]>> blocks_;
   size_t block_size_ = 0;  // of the last block
   size_t block_left_ = 0;
   std::vector<std::string_view> texts_;
-  std::unordered_map<std::string_view, TokenId> index_;
+  std::vector<Slot> slots_ = std::vector<Slot>(16);  // open addressing, at most half full
+  size_t used_ = 0;
 };
 
 }  // namespace phidias
