@@ -165,6 +165,7 @@ std::vector<AddedTokens::Piece> AddedTokens::split(std::string_view text, Stage 
     if (read_valid_utf8(text, begin).length == length && is_guard(text, end, guard)) continue;
     if (token->lstrip) begin = skip_white_space_back(text, begin, covered);
     if (token->rstrip) end = skip_white_space(text, end);
+    if (begin >= end) continue;  // white space that is a token, but was swallowed
     if (covered < begin) pieces.push_back({nullptr, covered, begin});
     pieces.push_back({token, begin, end});
     covered = end;

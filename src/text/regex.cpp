@@ -17,11 +17,24 @@ constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKib = 256U << 10;
 constexpr size_t kMaxExpressionBytes = 64U << 10;
 
-// What \w is in an expression: kWordSet without its joiners, and with the six number forms of
-// Latin-1. Measured over all code points.
-constexpr std::string_view kExpressionWordSet =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149})"
-    R"(\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// What \w is in an expression: inside [...] kWordSet without its joiners, alone that and six number
+// forms of Latin-1. Measured over all code points.
+constexpr std::string_view kWordInClass =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr std::string_view kWordAlone =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})"
+    R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+
+// Between a word character and another, or not.
+std::string word_border(bool wanted) {
+  const std::string word = "[" + std::string(kWordAlone) + "]";
+  const std::string before = "(?<=" + word + ")";
+  const std::string not_before = "(?<!" + word + ")";
+  const std::string behind = "(?=" + word + ")";
+  const std::string not_behind = "(?!" + word + ")";
+  return wanted ? "(?:" + before + not_behind + "|" + not_before + behind + ")"
+                : "(?:" + before + behind + "|" + not_before + not_behind + ")";
+}
 
 Error refuse(std::string_view what) {
   return {Code::kUnsupported,
@@ -50,11 +63,13 @@ Result<std::string> translate(std::string_view expression) {
       if (next == 's') {
         set(kWhiteSpaceSet);
       } else if (next == 'w') {
-        set(kExpressionWordSet);
+        set(in_class ? kWordInClass : kWordAlone);
       } else if (next == 'S') {
         PHIDIAS_CHECK_OK(complement(kWhiteSpaceSet));
       } else if (next == 'W') {
-        PHIDIAS_CHECK_OK(complement(kExpressionWordSet));
+        PHIDIAS_CHECK_OK(complement(kWordAlone));
+      } else if ((next == 'b' || next == 'B') && !in_class) {
+        out += word_border(next == 'b');
       } else if (next == 'u') {
         const std::string_view digits = expression.substr(i + 1, 4);
         if (digits.size() != 4) return refuse("\\u without four digits");
@@ -62,7 +77,7 @@ Result<std::string> translate(std::string_view expression) {
         i += 4;
       } else {
         const bool letter = (next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z');
-        const bool same = std::string_view("dDpPrntfvxbBAz").find(next) != std::string_view::npos;
+        const bool same = std::string_view("dDpPrntfvxbAz").find(next) != std::string_view::npos;
         if (next == '\0' || (letter && !same)) return refuse(std::string("\\") + next);
         out += c;
         out += next;
