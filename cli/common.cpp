@@ -145,7 +145,7 @@ void SamplingArguments::declare(CLI::App& app) {
       ->capture_default_str();
   group->add_option("--frequency-penalty", options.frequency_penalty, "The same, once per occurrence")->capture_default_str();
   group->add_option("--logit-bias", bias, "ID=VALUE, added to that token's logit; -inf bans it. Repeatable");
-  group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
+  seed_option = group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
 }
 
 Result<SamplingOptions> SamplingArguments::resolve() const {

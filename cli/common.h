@@ -64,6 +64,7 @@ struct InputOptions {
 struct SamplingArguments {
   SamplingOptions options;
   std::vector<std::string> bias;  // "id=value"
+  CLI::Option* seed_option = nullptr;
 
   void declare(CLI::App& app);
   Result<SamplingOptions> resolve() const;

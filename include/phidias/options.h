@@ -40,12 +40,12 @@ struct LoadOptions {
 struct EngineOptions {
   size_t threads = 0;  // 0: the physical cores that this process may use
   Numerics numerics = Numerics::kFast;
-  std::string kv;              // "f32", "f16", "bf16", "q8"; empty: f16 in fast numerics, f32 in exact
+  std::string kv{};              // "f32", "f16", "bf16", "q8"; empty: f16 in fast numerics, f32 in exact
   uint32_t context = 0;        // positions of the longest sequence; 0: what the model states. More than that is refused
   uint64_t cache_budget = 0;   // bytes of all key-value pages together; 0: the memory that is free at creation
   uint32_t step_rows = 512;    // rows of one pass through the weights; longer steps are cut, with the same bits
   uint32_t page_positions = 64;  // positions of a cache page, 1 to 256; part of what fixes the bits in fast numerics
-  std::string isa;             // name of a kernel table ("scalar", "avx2", ...); empty: the best of this CPU
+  std::string isa{};             // name of a kernel table ("scalar", "avx2", ...); empty: the best of this CPU
 };
 
 }  // namespace phidias

@@ -1,0 +1,61 @@
+#include "conversation.h"
+
+namespace phidias::cli {
+
+Conversation::Conversation(Engine& engine, Settings settings)
+    : engine_(&engine), settings_(std::move(settings)), sequence_(engine.open({.rope_switch = settings_.rope_switch, .prompt_tokens = 0})) {}
+
+Conversation::~Conversation() { engine_->close(sequence_); }
+
+Result<ChatPrompt> Conversation::prompt() const {
+  const Model& model = engine_->model();
+  std::vector<ChatMessage> messages;
+  if (!settings_.system.empty()) messages.push_back({"system", settings_.system});
+  messages.insert(messages.end(), messages_.begin(), messages_.end());
+  return chat_prompt(*model.tokenizer(), *model.chat_template(), messages, {}, settings_.obey_markers);
+}
+
+size_t Conversation::prompt_tokens() const {
+  if (messages_.empty()) return 0;
+  const auto rendered = prompt();
+  return rendered.ok() ? rendered->ids.size() : 0;
+}
+
+Result<GenerateResult> Conversation::answer(const std::function<bool(std::string_view)>& show) {
+  auto rendered = prompt();
+  if (!rendered.ok()) return std::move(rendered).error();
+  GenerateRequest request;
+  request.prompt = std::move(rendered->ids);
+  request.sampling = settings_.sampling;
+  request.max_tokens = settings_.max_tokens;
+  request.rope_switch = settings_.rope_switch;
+  request.sequence = sequence_;
+  auto result = generate(*engine_, request, [&show](const GenerateEvent& event) { return show(event.text); });
+  if (!result.ok()) return result;
+  const Choice& choice = result->choices.front();
+  if (choice.error) return *choice.error;
+  messages_.push_back({"assistant", choice.text});
+  return result;
+}
+
+Result<GenerateResult> Conversation::say(std::string text, const std::function<bool(std::string_view)>& show) {
+  messages_.push_back({"user", std::move(text)});
+  auto result = answer(show);
+  if (!result.ok()) messages_.pop_back();
+  return result;
+}
+
+Result<GenerateResult> Conversation::again(const std::function<bool(std::string_view)>& show) {
+  if (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
+  if (messages_.empty()) return Error{Code::kInvalidArgument, "nothing has been said yet", {}};
+  return answer(show);
+}
+
+bool Conversation::undo() {
+  if (messages_.empty()) return false;
+  if (messages_.back().role == "assistant") messages_.pop_back();
+  if (!messages_.empty()) messages_.pop_back();
+  return true;
+}
+
+}  // namespace phidias::cli
