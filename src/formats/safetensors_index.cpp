@@ -51,7 +51,9 @@ Result<SafetensorsIndex> SafetensorsIndex::parse(std::string_view text, const st
     return corrupt("must be an object that names a shard for every tensor", "/weight_map");
   }
   for (const auto& [tensor, value] : weight_map) {
-    const auto item = [&] { return fmt::format("/weight_map/{}", tensor); };
+    const auto item = [name_of_tensor = tensor] {
+      return fmt::format("/weight_map/{}", name_of_tensor);
+    };
     std::string_view shard;
     if (value.get(shard) != simdjson::SUCCESS)
       return corrupt("must be the name of a shard", item());

@@ -9,9 +9,31 @@ namespace phidias {
 namespace {
 
 constexpr int kRefinements = 2;  // a third changes the error by less than 0.1 %
+constexpr int kSteps = 10;       // tried to either side of a sub-block's own range
+constexpr float kStep = 0.1F;    // of a level
+
+// Nothing below branches on single values, and sums run in lanes: so compilers make vectors of the
+// loops without being allowed to reorder anything.
+template <size_t kCount, typename Term>
+float sum(Term term) {
+  constexpr size_t kLanes = 8;
+  float lanes[kLanes] = {};
+  for (size_t i = 0; i < kCount; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  }
+  float total = 0;
+  for (const float lane : lanes) total += lane;
+  return total;
+}
+
+// Truncates to a whole number in [0, highest]; NaN gives 0.
+float truncate_within(float value, float highest) {
+  const float positive = value > 0 ? value : 0;
+  return static_cast<float>(static_cast<int>(positive < highest ? positive : highest));
+}
 
 // ---- value = scale * quant - minimum
-// ------------------------------------------------------------------
+// --------------------------------------------------------------
 
 constexpr size_t kAffineValues = 32;
 constexpr size_t kAffineBlocks = kSuperBlockValues / kAffineValues;
@@ -21,30 +43,29 @@ struct Affine {
   float minimum = 0;  // not negative
 };
 
-// Quants of one sub-block by the nearest level; returns the weighted error.
-float quantize_affine(const float* values, const float* weights, Affine fit, uint8_t highest,
-                      uint8_t* quants) {
+void quantize_affine(const float* values, Affine fit, float highest, float* quants) {
   const float inverse = inverse_of(fit.scale);
-  float error = 0;
   for (size_t i = 0; i < kAffineValues; ++i) {
-    quants[i] = truncate_to((values[i] + fit.minimum) * inverse + 0.5F, highest);
-    const float miss = fit.scale * static_cast<float>(quants[i]) - fit.minimum - values[i];
-    error += weights[i] * miss * miss;
+    quants[i] = truncate_within((values[i] + fit.minimum) * inverse + 0.5F, highest);
   }
-  return error;
+}
+
+float affine_error(const float* values, const float* weights, Affine fit, const float* quants) {
+  return sum<kAffineValues>([&](size_t i) {
+    const float miss = fit.scale * quants[i] - fit.minimum - values[i];
+    return weights[i] * miss * miss;
+  });
 }
 
 // Least squares for given quants.
-Affine solve_affine(const float* values, const float* weights, const uint8_t* quants) {
-  float w = 0, wq = 0, wqq = 0, wx = 0, wqx = 0;
-  for (size_t i = 0; i < kAffineValues; ++i) {
-    const auto q = static_cast<float>(quants[i]);
-    w += weights[i];
-    wq += weights[i] * q;
-    wqq += weights[i] * q * q;
-    wx += weights[i] * values[i];
-    wqx += weights[i] * q * values[i];
-  }
+Affine solve_affine(const float* values, const float* weights, const float* quants) {
+  const float w = sum<kAffineValues>([&](size_t i) { return weights[i]; });
+  const float wx = sum<kAffineValues>([&](size_t i) { return weights[i] * values[i]; });
+  const float wq = sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i]; });
+  const float wqq =
+      sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i] * quants[i]; });
+  const float wqx =
+      sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i] * values[i]; });
   const float determinant = w * wqq - wq * wq;
   if (!(determinant > 0)) return {};
   const Affine fit = {(w * wqx - wq * wx) / determinant, (wq * wqx - wqq * wx) / determinant};
@@ -55,22 +76,21 @@ Affine solve_affine(const float* values, const float* weights, const uint8_t* qu
 
 // The best scale and minimum of one sub-block: levels laid over slightly more or less than its
 // range, each then fitted to the values that fell on them.
-Affine search_affine(const float* values, const float* weights, uint8_t highest) {
-  constexpr int kSteps = 10;
-  constexpr float kStep = 0.1F;  // of a level
+Affine search_affine(const float* values, const float* weights, float highest) {
   const auto [lowest, largest] = std::minmax_element(values, values + kAffineValues);
   const float low = std::min(*lowest, 0.0F);
   const float range = *largest - low;
   if (!(range > 0)) return {0, -low};
 
-  uint8_t quants[kAffineValues];
-  Affine best = {range / static_cast<float>(highest), -low};
-  float best_error = quantize_affine(values, weights, best, highest, quants);
+  float quants[kAffineValues];
+  Affine best = {range / highest, -low};
+  quantize_affine(values, best, highest, quants);
+  float best_error = affine_error(values, weights, best, quants);
   for (int step = -kSteps; step <= kSteps; ++step) {
-    const float levels = static_cast<float>(highest) + kStep * static_cast<float>(step);
-    quantize_affine(values, weights, {range / levels, -low}, highest, quants);
+    const float levels = highest + kStep * static_cast<float>(step);
+    quantize_affine(values, {range / levels, -low}, highest, quants);
     const Affine fit = solve_affine(values, weights, quants);
-    const float error = quantize_affine(values, weights, fit, highest, quants);
+    const float error = affine_error(values, weights, fit, quants);
     if (error < best_error) {
       best = fit;
       best_error = error;
@@ -83,29 +103,33 @@ uint8_t neighbour(uint8_t code, int step) {
   return static_cast<uint8_t>(std::clamp(static_cast<int>(code) + step, 0, 63));
 }
 
+// A sub-block with its codes chosen.
+struct CodedAffine {
+  uint8_t scale = 0;
+  uint8_t minimum = 0;
+  float error = -1;
+  float quants[kAffineValues];
+};
+
 // The pair of codes next to `wanted` with the least error, and the quants that belong to it.
-float choose_affine_codes(const float* values, const float* weights, Affine wanted, Affine unit,
-                          uint8_t highest, uint8_t& scale_code, uint8_t& minimum_code,
-                          uint8_t* quants) {
+CodedAffine choose_affine_codes(const float* values, const float* weights, Affine wanted,
+                                Affine unit, float highest) {
   const uint8_t scale_centre = truncate_to(wanted.scale * inverse_of(unit.scale) + 0.5F, 63);
   const uint8_t minimum_centre = truncate_to(wanted.minimum * inverse_of(unit.minimum) + 0.5F, 63);
-  float best_error = -1;
-  uint8_t candidate[kAffineValues];
+  CodedAffine best;
+  CodedAffine tried;
   for (int scale_step = -1; scale_step <= 1; ++scale_step) {
     for (int minimum_step = -1; minimum_step <= 1; ++minimum_step) {
-      const uint8_t scale = neighbour(scale_centre, scale_step);
-      const uint8_t minimum = neighbour(minimum_centre, minimum_step);
-      const Affine fit = {unit.scale * static_cast<float>(scale),
-                          unit.minimum * static_cast<float>(minimum)};
-      const float error = quantize_affine(values, weights, fit, highest, candidate);
-      if (best_error >= 0 && !(error < best_error)) continue;
-      best_error = error;
-      scale_code = scale;
-      minimum_code = minimum;
-      std::copy(candidate, candidate + kAffineValues, quants);
+      tried.scale = neighbour(scale_centre, scale_step);
+      tried.minimum = neighbour(minimum_centre, minimum_step);
+      const Affine fit = {unit.scale * static_cast<float>(tried.scale),
+                          unit.minimum * static_cast<float>(tried.minimum)};
+      quantize_affine(values, fit, highest, tried.quants);
+      tried.error = affine_error(values, weights, fit, tried.quants);
+      if (best.error < 0 || tried.error < best.error) best = tried;
     }
   }
-  return best_error;
+  return best;
 }
 
 // Least squares for the block's own two floats, all codes and quants given.
@@ -131,75 +155,70 @@ Affine solve_affine_units(const float* values, const float* weights, const Affin
 }
 
 // ---- value = scale * quant
-// ----------------------------------------------------------------------------
+// ------------------------------------------------------------------------
 
 constexpr size_t kSymmetricValues = 16;
 constexpr size_t kSymmetricBlocks = kSuperBlockValues / kSymmetricValues;
+constexpr float kLowestLevel = -32;
+constexpr float kHighestLevel = 31;
 
-int8_t nearest_signed(float value) {
-  return static_cast<int8_t>(static_cast<int>(truncate_to(value + 32.5F, 63)) - 32);
-}
-
-float quantize_symmetric(const float* values, const float* weights, float scale, int8_t* quants) {
-  const float inverse = inverse_of(scale);
-  float error = 0;
+void quantize_symmetric(const float* values, float inverse, float* quants) {
   for (size_t i = 0; i < kSymmetricValues; ++i) {
-    quants[i] = nearest_signed(values[i] * inverse);
-    const float miss = scale * static_cast<float>(quants[i]) - values[i];
-    error += weights[i] * miss * miss;
+    quants[i] = kLowestLevel + truncate_within(values[i] * inverse - kLowestLevel + 0.5F,
+                                               kHighestLevel - kLowestLevel);
   }
-  return error;
 }
 
-// The best scale of one sub-block: the value of largest magnitude lies near level -32 or 31 of it.
+// The best scale of one sub-block: the value of largest magnitude lies near one end of the levels.
 float search_symmetric(const float* values, const float* weights) {
-  constexpr int kSteps = 10;
-  constexpr float kStep = 0.1F;  // of a level
   float peak = 0;
   for (size_t i = 0; i < kSymmetricValues; ++i) {
     if (std::fabs(values[i]) > std::fabs(peak)) peak = values[i];
   }
-  if (peak == 0) return 0;
-
+  const float inverse_peak = inverse_of(peak);
   float best = 0;
-  float best_error = -1;
-  int8_t quants[kSymmetricValues];
-  for (const float end : {-32.0F, 31.0F}) {
+  float best_gain = 0;
+  float quants[kSymmetricValues];
+  for (const float end : {kLowestLevel, kHighestLevel}) {
     for (int step = -kSteps; step <= kSteps; ++step) {
-      quantize_symmetric(values, weights, peak / (end + kStep * static_cast<float>(step)), quants);
-      float wqq = 0, wqx = 0;
-      for (size_t i = 0; i < kSymmetricValues; ++i) {
-        const auto q = static_cast<float>(quants[i]);
-        wqq += weights[i] * q * q;
-        wqx += weights[i] * q * values[i];
-      }
-      const float scale = wqq > 0 ? wqx / wqq : 0;
-      const float error = quantize_symmetric(values, weights, scale, quants);
-      if (best_error < 0 || error < best_error) {
-        best = scale;
-        best_error = error;
+      quantize_symmetric(values, inverse_peak * (end + kStep * static_cast<float>(step)), quants);
+      const float wqq =
+          sum<kSymmetricValues>([&](size_t i) { return weights[i] * quants[i] * quants[i]; });
+      const float wqx =
+          sum<kSymmetricValues>([&](size_t i) { return weights[i] * quants[i] * values[i]; });
+      // With the best scale wqx / wqq, the error is the sum of weight * value^2 less this.
+      const float gain = wqq > 0 ? wqx * (wqx / wqq) : 0;
+      if (gain > best_gain) {
+        best = wqx / wqq;
+        best_gain = gain;
       }
     }
   }
   return best;
 }
 
-float choose_symmetric_code(const float* values, const float* weights, float wanted, float unit,
-                            int8_t& code, int8_t* quants) {
-  const float ratio = wanted * inverse_of(unit);
-  const int centre = static_cast<int>(truncate_to(ratio + 128.5F, 255)) - 128;
-  float best_error = -1;
-  int8_t candidate[kSymmetricValues];
+struct CodedSymmetric {
+  int8_t code = 0;
+  float error = -1;
+  float quants[kSymmetricValues];
+};
+
+CodedSymmetric choose_symmetric_code(const float* values, const float* weights, float wanted,
+                                     float unit) {
+  const int centre = static_cast<int>(truncate_to(wanted * inverse_of(unit) + 128.5F, 255)) - 128;
+  CodedSymmetric best;
+  CodedSymmetric tried;
   for (int step = -1; step <= 1; ++step) {
-    const int tried = std::clamp(centre + step, -128, 127);
-    const float error =
-        quantize_symmetric(values, weights, unit * static_cast<float>(tried), candidate);
-    if (best_error >= 0 && !(error < best_error)) continue;
-    best_error = error;
-    code = static_cast<int8_t>(tried);
-    std::copy(candidate, candidate + kSymmetricValues, quants);
+    tried.code = static_cast<int8_t>(std::clamp(centre + step, -128, 127));
+    const float scale = unit * static_cast<float>(tried.code);
+    quantize_symmetric(values, inverse_of(scale), tried.quants);
+    tried.error = sum<kSymmetricValues>([&](size_t i) {
+      const float miss = scale * tried.quants[i] - values[i];
+      return weights[i] * miss * miss;
+    });
+    if (best.error < 0 || tried.error < best.error) best = tried;
   }
-  return best_error;
+  return best;
 }
 
 float solve_symmetric_unit(const float* values, const float* weights, const SymmetricBlock& block,
@@ -244,13 +263,14 @@ void weigh(std::span<const float> values, std::span<float> weights) {
 }
 
 AffineBlock encode_affine(std::span<const float, kSuperBlockValues> values, uint8_t highest_quant) {
+  const auto highest = static_cast<float>(highest_quant);
   float weights[kSuperBlockValues];
   Affine wanted[kAffineBlocks];
   Affine unit;
   for (size_t s = 0; s < kAffineBlocks; ++s) {
     const size_t at = s * kAffineValues;
     weigh(values.subspan(at, kAffineValues), {weights + at, kAffineValues});
-    wanted[s] = search_affine(values.data() + at, weights + at, highest_quant);
+    wanted[s] = search_affine(values.data() + at, weights + at, highest);
     unit.scale = std::max(unit.scale, wanted[s].scale / 63.0F);
     unit.minimum = std::max(unit.minimum, wanted[s].minimum / 63.0F);
   }
@@ -265,9 +285,14 @@ AffineBlock encode_affine(std::span<const float, kSuperBlockValues> values, uint
     float error = 0;
     for (size_t s = 0; s < kAffineBlocks; ++s) {
       const size_t at = s * kAffineValues;
-      error +=
-          choose_affine_codes(values.data() + at, weights + at, wanted[s], rounded, highest_quant,
-                              block.codes.scale[s], block.codes.minimum[s], block.quants + at);
+      const CodedAffine coded =
+          choose_affine_codes(values.data() + at, weights + at, wanted[s], rounded, highest);
+      block.codes.scale[s] = coded.scale;
+      block.codes.minimum[s] = coded.minimum;
+      for (size_t i = 0; i < kAffineValues; ++i) {
+        block.quants[at + i] = static_cast<uint8_t>(coded.quants[i]);
+      }
+      error += coded.error;
     }
     if (best_error < 0 || error < best_error) {
       best = block;
@@ -300,8 +325,13 @@ SymmetricBlock encode_symmetric(std::span<const float, kSuperBlockValues> values
     float error = 0;
     for (size_t s = 0; s < kSymmetricBlocks; ++s) {
       const size_t at = s * kSymmetricValues;
-      error += choose_symmetric_code(values.data() + at, weights + at, wanted[s], rounded,
-                                     block.codes[s], block.quants + at);
+      const CodedSymmetric coded =
+          choose_symmetric_code(values.data() + at, weights + at, wanted[s], rounded);
+      block.codes[s] = coded.code;
+      for (size_t i = 0; i < kSymmetricValues; ++i) {
+        block.quants[at + i] = static_cast<int8_t>(coded.quants[i]);
+      }
+      error += coded.error;
     }
     if (best_error < 0 || error < best_error) {
       best = block;
