@@ -10,6 +10,9 @@ get_filename_component(phidias_default_reference "${CMAKE_SOURCE_DIR}/../shared/
 set(PHIDIAS_REFERENCE_DATA "${phidias_default_reference}" CACHE PATH
     "Folder of reference data; tests that need it are skipped where it is absent")
 
+set(PHIDIAS_REAL_MODEL "${CMAKE_SOURCE_DIR}/models/real" CACHE PATH
+    "Folder of the real small model's checkpoints; tests that need them are skipped where they are absent")
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

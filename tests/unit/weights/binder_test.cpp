@@ -1,0 +1,124 @@
+#include "weights/binder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "weights/convert.h"
+
+namespace phidias {
+namespace {
+
+// Tensors whose value at (row, column) says which tensor, row and column it is.
+class Tensors {
+ public:
+  void add(const std::string& name, std::vector<uint64_t> shape, float base) {
+    size_t count = 1;
+    for (const uint64_t extent : shape) count *= extent;
+    auto values = std::make_unique<std::vector<float>>(count);
+    for (size_t i = 0; i < count; ++i) (*values)[i] = base + static_cast<float>(i);
+    set.tensors.push_back({.name = name, .format = Format::kF32, .shape = std::move(shape),
+                           .data = reinterpret_cast<const std::byte*>(values->data()), .bytes = count * 4, .offset = 0, .file = 0});
+    memory_.push_back(std::move(values));
+  }
+  TensorSet set{.files = {"model.safetensors"}, .mappings = {}, .tensors = {}, .ignored = {}};
+
+ private:
+  std::vector<std::unique_ptr<std::vector<float>>> memory_;
+};
+
+std::vector<float> row(const Matrix& matrix, size_t index) {
+  std::vector<float> values(matrix.cols);
+  decode_row(matrix, index, values.data());
+  return values;
+}
+
+TEST(Binder, SeparateProjectionsAreOneMatrixWithoutACopy) {
+  Tensors tensors;
+  tensors.add("q", {4, 2}, 0);
+  tensors.add("k", {2, 2}, 100);
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("qk", {{"q", 4, 0}, {"k", 2, 0}}, 2);
+  ASSERT_TRUE(binder.finish().ok());
+  EXPECT_EQ(matrix.rows, 6U);
+  EXPECT_EQ(matrix.blocks[0].data, tensors.set.tensors[0].data);
+  EXPECT_EQ(matrix.blocks[1].data, tensors.set.tensors[1].data);
+  EXPECT_EQ(row(matrix, 3), (std::vector<float>{6, 7}));
+  EXPECT_EQ(row(matrix, 5), (std::vector<float>{102, 103}));
+}
+
+TEST(Binder, AFusedMatrixIsOneBlockAsItLies) {
+  Tensors tensors;
+  tensors.add("qk", {6, 2}, 0);
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("qk", {{"q", 4, 0}, {"k", 2, 0}}, 2);
+  ASSERT_TRUE(binder.finish().ok());
+  ASSERT_EQ(matrix.blocks.size(), 1U);
+  EXPECT_EQ(matrix.blocks[0].data, tensors.set.tensors[0].data);
+}
+
+TEST(Binder, InterleavedRowsComeOutInHalfSplitOrder) {
+  Tensors tensors;
+  tensors.add("q", {8, 1}, 0);  // two heads of four: rows 0 2 1 3 of ours each
+  tensors.add("v", {2, 1}, 50);
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("qv", {{"q", 8, 4}, {"v", 2, 0}}, 1);
+  ASSERT_TRUE(binder.finish().ok());
+  std::vector<float> values;
+  for (size_t i = 0; i < 10; ++i) values.push_back(row(matrix, i)[0]);
+  EXPECT_EQ(values, (std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7, 50, 51}));
+  EXPECT_EQ(matrix.blocks[1].data, tensors.set.tensors[1].data);
+}
+
+TEST(Binder, EveryMismatchIsInTheOneError) {
+  Tensors tensors;
+  tensors.add("norm", {3}, 0);
+  tensors.add("weight", {2, 5}, 0);
+  tensors.add("junk", {7}, 0);
+  tensors.set.ignored.push_back("wrong (I64)");
+  Binder binder(tensors.set);
+  binder.vector("norm", 4);
+  binder.matrix("weight", 2, 4);
+  binder.matrix("absent", 2, 4);
+  binder.vector("wrong", 4);
+  const Status status = binder.finish();
+  ASSERT_FALSE(status.ok());
+  for (const char* part : {"5 problems", "norm is [3]", "expected [4]", "weight is [2, 5]", "missing: absent [2, 4]",
+                           "wrong dtype: wrong (I64)", "unexpected: junk [7] in model.safetensors"}) {
+    EXPECT_NE(status.error().message.find(part), std::string::npos) << part << " not in\n" << status.error().message;
+  }
+}
+
+TEST(Binder, WhatIsAllowedToBeThereIsNoProblem) {
+  Tensors tensors;
+  tensors.add("model.layers.0.self_attn.rotary_emb.inv_freq", {4}, 0);
+  tensors.add("lm_head.weight", {2, 2}, 0);
+  Binder binder(tensors.set);
+  EXPECT_FALSE(binder.finish().ok());
+  binder.ignore_suffix(".rotary_emb.inv_freq");
+  binder.ignore("lm_head.weight");
+  binder.ignore("not there at all");
+  EXPECT_TRUE(binder.finish().ok());
+}
+
+TEST(Convert, EachBlockIsStoredInTheFormatAskedFor) {
+  Tensors tensors;
+  tensors.add("a", {3, 32}, -40);
+  tensors.add("b", {2, 32}, 5);
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("ab", {{"a", 3, 0}, {"b", 2, 0}}, 32);
+  ThreadPool threads(2);
+  const auto halves = converted(matrix, Format::kBF16, threads);
+  ASSERT_TRUE(halves.ok());
+  EXPECT_EQ(halves->bytes(), matrix.bytes() / 2);
+  EXPECT_EQ(row(*halves, 0)[1], -39.0F);
+  const auto quantized = converted(matrix, Format::kQ8_0, threads);
+  ASSERT_TRUE(quantized.ok());
+  EXPECT_NEAR(row(*quantized, 4)[31], 68.0F, 0.3F);
+  const auto same = converted(*halves, Format::kBF16, threads);
+  EXPECT_EQ(same->blocks[0].data, halves->blocks[0].data);
+  EXPECT_FALSE(converted(matrix, Format::kQ4_K, threads).ok());  // 32 values are no block of 256
+}
+
+}  // namespace
+}  // namespace phidias
