@@ -12,16 +12,24 @@ using namespace x86;
 // Formats that are multiplied as they are stored, and widened to floats for many rows.
 template <class Rows>
 void matmul_plain(const MatmulArgs& args) {
-  generic::matmul_f32<Vec, Rows, true>(args, [](const std::byte* row, float* dst, size_t cols) {
+  const auto widen = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
     size_t i = 0;
-    for (; i + Vec::kLanes <= cols; i += Vec::kLanes) Vec::store(dst + i, Rows::load(row, i));
-    if (i < cols) Vec::store_partial(dst + i, Rows::load_partial(row, i, cols - i), cols - i);
-  });
+    for (; i + Vec::kLanes <= columns; i += Vec::kLanes) {
+      Vec::store(dst + i, Rows::load(row, begin + i));
+    }
+    if (i < columns) {
+      Vec::store_partial(dst + i, Rows::load_partial(row, begin + i, columns - i), columns - i);
+    }
+  };
+  generic::matmul_f32<Vec, Rows, true>(args, widen);
 }
 
 template <class F>
 void matmul_blocks(const MatmulArgs& args) {
-  generic::matmul_f32<Vec, Vec::F32Rows, false>(args, decode_row<F>);
+  const auto decode = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
+    decode_row<F>(row + begin / F::kBlockValues * sizeof(typename F::Block), dst, columns);
+  };
+  generic::matmul_f32<Vec, Vec::F32Rows, false>(args, decode);
 }
 
 }  // namespace

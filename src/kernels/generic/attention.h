@@ -52,7 +52,7 @@ void score_keys(const QueryTile<V>& tile, size_t query, const std::byte* keys, s
   size_t j = begin;
   for (; j + V::kLeftRows <= end; j += V::kLeftRows) {
     float out[V::kLeftRows * kQueries];
-    dot_chunk<V, typename S::Rows, V::kLeftRows, kQueries>(keys + j * bytes, bytes, packed, dim, 0,
+    dot_chunk<V, typename S::Rows, V::kLeftRows, kQueries>(keys + j * bytes, bytes, 0, packed, dim,
                                                            dim, out);
     for (size_t a = 0; a < V::kLeftRows; ++a) {
       for (size_t b = 0; b < kQueries; ++b) scores[b * kStride + j + a] = out[a * kQueries + b];
@@ -60,7 +60,7 @@ void score_keys(const QueryTile<V>& tile, size_t query, const std::byte* keys, s
   }
   for (; j < end; ++j) {
     float out[kQueries];
-    dot_chunk<V, typename S::Rows, 1, kQueries>(keys + j * bytes, bytes, packed, dim, 0, dim, out);
+    dot_chunk<V, typename S::Rows, 1, kQueries>(keys + j * bytes, bytes, 0, packed, dim, dim, out);
     for (size_t b = 0; b < kQueries; ++b) scores[b * kStride + j] = out[b];
   }
 }

@@ -16,14 +16,14 @@
 
 namespace phidias::generic {
 
-// out[a * kRight + b] = the folded lanes of left row a times right row b over columns
-// [begin, end), begin a multiple of kFloatLanes and the range no longer than kChunkColumns.
+// out[a * kRight + b] = the folded lanes of left row a, from its float `offset` on, times right row
+// b over `columns` columns, at most kChunkColumns.
 // With fewer lanes than kFloatLanes the columns are walked in several passes, each of which keeps
 // one register for each pair of rows: the order of order.h in the registers at hand.
 template <class V, class Rows, size_t kLeft, size_t kRight>
 [[gnu::always_inline]] inline void dot_chunk(const std::byte* left, size_t left_bytes,
-                                             const float* right, size_t right_stride, size_t begin,
-                                             size_t end, float* out) {
+                                             size_t offset, const float* right, size_t right_stride,
+                                             size_t columns, float* out) {
   using Floats = typename V::Floats;
   constexpr size_t kPairs = kLeft * kRight;
   Floats sums[kPairs];
@@ -31,25 +31,25 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
     Floats lanes[kPairs];
 #pragma GCC unroll 32
     for (size_t i = 0; i < kPairs; ++i) lanes[i] = V::zero();
-    size_t column = begin + pass * V::kLanes;
-    for (; column + V::kLanes <= end; column += kFloatLanes) {
+    size_t column = pass * V::kLanes;
+    for (; column + V::kLanes <= columns; column += kFloatLanes) {
       Floats x[kRight];
 #pragma GCC unroll 8
       for (size_t b = 0; b < kRight; ++b) x[b] = V::load(right + b * right_stride + column);
 #pragma GCC unroll 8
       for (size_t a = 0; a < kLeft; ++a) {
-        const Floats w = Rows::load(left + a * left_bytes, column);
+        const Floats w = Rows::load(left + a * left_bytes, offset + column);
 #pragma GCC unroll 8
         for (size_t b = 0; b < kRight; ++b) {
           lanes[a * kRight + b] = V::fma(w, x[b], lanes[a * kRight + b]);
         }
       }
     }
-    if (column < end) {
-      const size_t rest = end - column;
+    if (column < columns) {
+      const size_t rest = columns - column;
 #pragma GCC unroll 8
       for (size_t a = 0; a < kLeft; ++a) {
-        const Floats w = Rows::load_partial(left + a * left_bytes, column, rest);
+        const Floats w = Rows::load_partial(left + a * left_bytes, offset + column, rest);
 #pragma GCC unroll 8
         for (size_t b = 0; b < kRight; ++b) {
           const Floats x = V::load_partial(right + b * right_stride + column, rest);
@@ -66,12 +66,12 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
   for (size_t i = kPairs / 4 * 4; i < kPairs; ++i) out[i] = V::fold(sums[i]);
 }
 
-// Calls f(std::integral_constant-like tag) with the number as a constant: n is 1 to kMost.
 template <size_t kNumber>
 struct Constant {
   static constexpr size_t value = kNumber;
 };
 
+// Calls f with n, which is 1 to kMost, as a constant.
 template <size_t kMost, class F>
 [[gnu::always_inline]] inline void with_constant(size_t n, F&& f) {
   if constexpr (kMost > 1) {

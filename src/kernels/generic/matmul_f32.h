@@ -7,82 +7,139 @@
 
 namespace phidias::generic {
 
-// Activation rows that are multiplied with a decoded panel before the next panel: few enough to
-// stay in the second-level cache, enough to pay for decoding a panel again for the next ones.
-inline constexpr size_t kBlockFloats = 96 * 1024;
-inline constexpr size_t kMostBlockRows = 48;
+// Weight rows that are decoded together, one chunk of columns at a time: 16 KiB, which stay in the
+// first-level cache while the activation rows go by.
 inline constexpr size_t kPanelRows = 8;
+// A block of activation rows times a group of weight rows is worked off chunk by chunk of columns:
+// the chunk of the block (384 KiB) stays in the second-level cache while the weights of the group
+// go by, and weights come from memory once a block.
+inline constexpr size_t kBlockRows = 192;
+inline constexpr size_t kGroupRows = 64;
+static_assert(kBlockRows * kGroupRows * sizeof(double) <= kScratchTotalsBytes);
 
-// Adds the products of one chunk of columns to totals[b * kPanelRows + a].
+// Adds the sums of a chunk to those of the chunks before it.
+template <class V, size_t kCount>
+[[gnu::always_inline]] inline void add_to_totals(const float* sums, double* totals) {
+  size_t i = 0;
+  for (; i + kDoubleLanes <= kCount; i += kDoubleLanes) {
+    V::store_f64(totals + i, V::add(V::load_f64(totals + i), V::widen(sums + i)));
+  }
+  for (; i < kCount; ++i) totals[i] += static_cast<double>(sums[i]);
+}
+
+// One chunk of columns of kLeft weight rows with kRight activation rows. totals [kLeft][kRight]
 template <class V, class Rows, size_t kLeft, size_t kRight>
-void add_tile(const std::byte* weights, size_t row_bytes, const float* x, size_t x_stride,
-              size_t begin, size_t end, double* totals) {
+[[gnu::always_inline]] inline void add_tile(const std::byte* weights, size_t row_bytes,
+                                            const float* x, size_t x_stride, size_t columns,
+                                            size_t offset, double* totals) {
   float sums[kLeft * kRight];
-  dot_chunk<V, Rows, kLeft, kRight>(weights, row_bytes, x, x_stride, begin, end, sums);
-  for (size_t a = 0; a < kLeft; ++a) {
-    for (size_t b = 0; b < kRight; ++b) {
-      totals[b * kPanelRows + a] += static_cast<double>(sums[a * kRight + b]);
-    }
+  dot_chunk<V, Rows, kLeft, kRight>(weights, row_bytes, offset, x, x_stride, columns, sums);
+  add_to_totals<V, kLeft * kRight>(sums, totals);
+}
+
+// A chunk of `outs` weight rows with a tile of kRight activation rows. totals [outs][kRight]
+template <class V, class Rows, size_t kRight>
+void add_tiles(const std::byte* weights, size_t row_bytes, size_t offset, size_t outs,
+               const float* x, size_t x_stride, size_t columns, double* totals) {
+  size_t o = 0;
+  for (; o + V::kLeftRows <= outs; o += V::kLeftRows) {
+    add_tile<V, Rows, V::kLeftRows, kRight>(weights + o * row_bytes, row_bytes, x, x_stride,
+                                            columns, offset, totals + o * kRight);
+  }
+  for (; o < outs; ++o) {
+    add_tile<V, Rows, 1, kRight>(weights + o * row_bytes, row_bytes, x, x_stride, columns, offset,
+                                 totals + o * kRight);
   }
 }
 
-// y of `outs` weight rows (at most kPanelRows) and `rows` activation rows (at most kMostBlockRows).
-// Chunk by chunk, so that a chunk of the panel stays in the first-level cache for all rows.
-template <class V, class Rows>
-void multiply_panel(const MatmulArgs& args, const std::byte* weights, size_t row_bytes,
-                    size_t first_out, size_t outs, size_t first_row, size_t rows) {
-  double totals[kPanelRows * kMostBlockRows];
-  for (size_t i = 0; i < rows * kPanelRows; ++i) totals[i] = 0;
+// A block of activation rows times a group of weight rows.
+struct Block {
+  size_t first_row;
+  size_t rows;
+  size_t first_out;
+  size_t outs;
+};
+
+// One chunk of columns of at most kPanelRows weight rows, `out` of the block onwards, with all its
+// activation rows. totals: for each tile of activation rows [kPanelRows][rows of the tile].
+template <class V, class Rows, bool kDirect>
+void multiply_panel(const MatmulArgs& args, const Block& block, const std::byte* weights,
+                    size_t row_bytes, size_t outs, size_t begin, size_t columns, double* totals) {
+  for (size_t r = 0; r < block.rows; r += V::kRightRows) {
+    const size_t tile_rows = block.rows - r < V::kRightRows ? block.rows - r : V::kRightRows;
+    const float* x = args.x + (block.first_row + r) * args.x_stride + begin;
+    with_constant<V::kRightRows>(tile_rows, [&](auto right) {
+      add_tiles<V, Rows, right.value>(weights, row_bytes, kDirect ? begin : 0, outs, x,
+                                      args.x_stride, columns, totals + r * kPanelRows);
+    });
+  }
+}
+
+template <class V>
+void store_panel(const MatmulArgs& args, const Block& block, size_t first_out, size_t outs,
+                 const double* totals) {
+  for (size_t r = 0; r < block.rows; ++r) {
+    const size_t tile = r / V::kRightRows * V::kRightRows;
+    const size_t tile_rows = block.rows - tile < V::kRightRows ? block.rows - tile : V::kRightRows;
+    const double* of_row = totals + tile * kPanelRows + (r - tile);
+    float* y = args.y + (block.first_row + r) * args.y_stride + first_out;
+    for (size_t o = 0; o < outs; ++o) y[o] = static_cast<float>(of_row[o * tile_rows]);
+  }
+}
+
+// Rows reads the weights as they are stored; decode(row, begin, columns, floats) widens them.
+template <class V, class Rows, bool kDirect, class Decode>
+void multiply_block(const MatmulArgs& args, const Block& block, Decode decode) {
+  double* totals = reinterpret_cast<double*>(args.scratch);
+  float* decoded = args.scratch + kScratchTotalsBytes / sizeof(float);
+  const size_t panel_totals = block.rows * kPanelRows;
+  const size_t panels = (block.outs + kPanelRows - 1) / kPanelRows;
+  for (size_t i = 0; i < panels * panel_totals; ++i) totals[i] = 0;
   for (size_t begin = 0; begin < args.cols; begin += kChunkColumns) {
-    const size_t end = begin + kChunkColumns < args.cols ? begin + kChunkColumns : args.cols;
-    for (size_t r = 0; r < rows; r += V::kRightRows) {
-      const size_t tile_rows = rows - r < V::kRightRows ? rows - r : V::kRightRows;
-      const float* x = args.x + (first_row + r) * args.x_stride;
-      with_constant<V::kRightRows>(tile_rows, [&](auto right) {
-        size_t o = 0;
-        for (; o + V::kLeftRows <= outs; o += V::kLeftRows) {
-          add_tile<V, Rows, V::kLeftRows, right.value>(weights + o * row_bytes, row_bytes, x,
-                                                       args.x_stride, begin, end,
-                                                       totals + r * kPanelRows + o);
+    const size_t columns = args.cols - begin < kChunkColumns ? args.cols - begin : kChunkColumns;
+    for (size_t panel = 0; panel < panels; ++panel) {
+      const size_t first = panel * kPanelRows;
+      const size_t outs = block.outs - first < kPanelRows ? block.outs - first : kPanelRows;
+      const std::byte* weights = args.weights + (block.first_out + first) * args.row_bytes;
+      double* of_panel = totals + panel * panel_totals;
+      if constexpr (kDirect) {
+        multiply_panel<V, Rows, true>(args, block, weights, args.row_bytes, outs, begin, columns,
+                                      of_panel);
+      } else {
+        for (size_t o = 0; o < outs; ++o) {
+          decode(weights + o * args.row_bytes, begin, columns, decoded + o * kChunkColumns);
         }
-        for (; o < outs; ++o) {
-          add_tile<V, Rows, 1, right.value>(weights + o * row_bytes, row_bytes, x, args.x_stride,
-                                            begin, end, totals + r * kPanelRows + o);
-        }
-      });
+        multiply_panel<V, typename V::F32Rows, false>(
+            args, block, reinterpret_cast<const std::byte*>(decoded), kChunkColumns * sizeof(float),
+            outs, begin, columns, of_panel);
+      }
     }
   }
-  for (size_t r = 0; r < rows; ++r) {
-    float* y = args.y + (first_row + r) * args.y_stride + first_out;
-    for (size_t o = 0; o < outs; ++o) y[o] = static_cast<float>(totals[r * kPanelRows + o]);
+  for (size_t panel = 0; panel < panels; ++panel) {
+    const size_t first = panel * kPanelRows;
+    const size_t outs = block.outs - first < kPanelRows ? block.outs - first : kPanelRows;
+    store_panel<V>(args, block, block.first_out + first, outs, totals + panel * panel_totals);
   }
 }
 
-// kDirect: Rows reads the weights as they are stored; with few activation rows nothing is decoded
-// ahead. Else, and with many rows, decode(row, floats, cols) fills panels in the scratch.
+// kDirect: with few activation rows nothing is decoded ahead, and the weight rows of a panel are
+// read to their end before the next, as memory likes it.
 template <class V, class Rows, bool kDirect, class Decode>
 void matmul_f32(const MatmulArgs& args, Decode decode) {
-  size_t block = args.cols == 0 ? kMostBlockRows : kBlockFloats / args.cols;
-  block = block / V::kRightRows * V::kRightRows;
-  if (block > kMostBlockRows) block = kMostBlockRows / V::kRightRows * V::kRightRows;
-  if (block < V::kRightRows) block = V::kRightRows;
   const bool direct = kDirect && args.rows <= V::kRightRows;
-  const size_t stride = (args.cols + kFloatLanes - 1) / kFloatLanes * kFloatLanes;
-
-  for (size_t r = 0; r < args.rows; r += block) {
-    const size_t rows = args.rows - r < block ? args.rows - r : block;
-    for (size_t o = args.out_begin; o < args.out_end; o += kPanelRows) {
-      const size_t outs = args.out_end - o < kPanelRows ? args.out_end - o : kPanelRows;
-      const std::byte* weights = args.weights + o * args.row_bytes;
-      if (direct) {
-        multiply_panel<V, Rows>(args, weights, args.row_bytes, o, outs, r, rows);
-        continue;
+  const size_t group = direct ? kPanelRows : kGroupRows;
+  for (size_t r = 0; r < args.rows; r += kBlockRows) {
+    const size_t rows = args.rows - r < kBlockRows ? args.rows - r : kBlockRows;
+    for (size_t o = args.out_begin; o < args.out_end; o += group) {
+      const size_t outs = args.out_end - o < group ? args.out_end - o : group;
+      const Block block = {r, rows, o, outs};
+      if constexpr (kDirect) {
+        if (direct) {
+          multiply_block<V, Rows, true>(args, block, decode);
+          continue;
+        }
       }
-      for (size_t i = 0; i < outs; ++i) {
-        decode(weights + i * args.row_bytes, args.scratch + i * stride, args.cols);
-      }
-      multiply_panel<V, typename V::F32Rows>(args, reinterpret_cast<const std::byte*>(args.scratch),
-                                             stride * sizeof(float), o, outs, r, rows);
+      multiply_block<V, Rows, false>(args, block, decode);
     }
   }
 }

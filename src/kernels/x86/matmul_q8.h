@@ -50,7 +50,7 @@ void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
     for (size_t first = 0; first < kOuts; first += 8) {
       __m256i scales[8];
       __m256i minimums[8];
-      const std::byte* octets[8];
+      const std::byte* octets[8] = {};
       const size_t rows = outs <= first ? 0 : outs - first < 8 ? outs - first : 8;
       for (size_t row = 0; row < 8; ++row) {
         scales[row] = _mm256_setzero_si256();

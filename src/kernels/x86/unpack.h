@@ -96,17 +96,16 @@ struct UnpackSmall {
 
   [[gnu::always_inline]] static inline __m256 halves(const std::byte* octet, size_t offset,
                                                      size_t n) {
-    alignas(16) uint16_t bits[8] = {};
-    if (n == 8) {
+    uint16_t bits[8];
 #pragma GCC unroll 8
-      for (size_t i = 0; i < 8; ++i) std::memcpy(bits + i, octet + i * sizeof(Block) + offset, 2);
-      return _mm256_cvtph_ps(_mm_setr_epi16(
-          static_cast<short>(bits[0]), static_cast<short>(bits[1]), static_cast<short>(bits[2]),
-          static_cast<short>(bits[3]), static_cast<short>(bits[4]), static_cast<short>(bits[5]),
-          static_cast<short>(bits[6]), static_cast<short>(bits[7])));
+    for (size_t i = 0; i < 8; ++i) {
+      bits[i] = 0;
+      if (i < n) std::memcpy(bits + i, octet + i * sizeof(Block) + offset, sizeof(bits[i]));
     }
-    for (size_t i = 0; i < n; ++i) std::memcpy(bits + i, octet + i * sizeof(Block) + offset, 2);
-    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(bits)));
+    return _mm256_cvtph_ps(_mm_setr_epi16(
+        static_cast<short>(bits[0]), static_cast<short>(bits[1]), static_cast<short>(bits[2]),
+        static_cast<short>(bits[3]), static_cast<short>(bits[4]), static_cast<short>(bits[5]),
+        static_cast<short>(bits[6]), static_cast<short>(bits[7])));
   }
   [[gnu::always_inline]] static inline __m256 scales(const std::byte* octet, size_t n,
                                                      __m256& minimums) {

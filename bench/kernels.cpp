@@ -1,0 +1,247 @@
+// Speed of the kernels of every table, on all usable cores.
+//   decode/<table>/<format>      one activation row against weights that no cache holds
+//   rows/<n>/<table>/<format>    n rows against one matrix of 3072 x 3072
+//   attend/<n>/<table>/<type>    n queries a head over 2048 positions, from memory
+//   ..._exact                    the same in exact numerics
+// read_bandwidth is what the memory gives to a plain loop: compare a decode figure with a reading
+// of the same run. --benchmark_filter picks some.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "kernels/table.h"
+
+namespace phidias {
+namespace {
+
+constexpr size_t kHidden = 3072;
+constexpr size_t kWorkingSet = size_t{1} << 30;
+constexpr size_t kPrefillRows = 512;
+
+size_t threads = 0;  // set once, before the pool is asked for
+
+ThreadPool& pool() {
+  static ThreadPool instance(threads == 0 ? usable_cores() : threads);
+  return instance;
+}
+
+std::vector<float> normal_floats(size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// `bytes` of weights in rows of kHidden: a few encoded rows, repeated.
+AlignedBuffer<std::byte> weights_of(Format format, size_t bytes) {
+  constexpr size_t kDistinct = 16;
+  const FormatRow& row = format_row(format);
+  std::vector<std::byte> distinct(kDistinct * row.row_bytes(kHidden));
+  row.encode(normal_floats(kDistinct * kHidden).data(), distinct.data(), kDistinct * kHidden);
+  AlignedBuffer<std::byte> weights(bytes);
+  // Each thread touches what it will read.
+  pool().run(bytes, 1 << 21, [&](size_t begin, size_t end, size_t) {
+    for (size_t i = begin; i < end; ++i) weights[i] = distinct[i % distinct.size()];
+  });
+  return weights;
+}
+
+// Activations in both forms, and scratch for each thread.
+struct Activations {
+  explicit Activations(size_t rows)
+      : x(normal_floats(rows * kHidden)),
+        values(rows * kHidden),
+        scales(rows * kHidden / kQuantGroup),
+        sums(rows * kHidden / kQuantGroup) {
+    for (size_t r = 0; r < rows; ++r) {
+      const size_t group = r * kHidden / kQuantGroup;
+      best_table().quantize_q8(x.data() + r * kHidden, values.data() + r * kHidden,
+                               scales.data() + group, sums.data() + group, kHidden);
+    }
+    for (size_t t = 0; t < pool().threads(); ++t) {
+      scratch.emplace_back(matmul_scratch_floats(kHidden));
+    }
+  }
+  std::vector<float> x;
+  std::vector<int8_t> values;
+  std::vector<float> scales, sums;
+  std::vector<AlignedBuffer<float>> scratch;
+};
+
+void multiply(MatmulFn matmul, Format format, const std::byte* weights, size_t outs,
+              Activations& activations, size_t rows, float* y) {
+  pool().run(outs, 16, [&](size_t begin, size_t end, size_t thread) {
+    MatmulArgs args;
+    args.weights = weights;
+    args.row_bytes = format_row(format).row_bytes(kHidden);
+    args.cols = kHidden;
+    args.out_begin = begin;
+    args.out_end = end;
+    args.x = activations.x.data();
+    args.x_stride = kHidden;
+    args.q = {activations.values.data(), activations.scales.data(), activations.sums.data()};
+    args.rows = rows;
+    args.y = y;
+    args.y_stride = outs;
+    args.scratch = activations.scratch[thread].data();
+    matmul(args);
+  });
+}
+
+void decode(benchmark::State& state, MatmulFn matmul, Format format) {
+  const size_t row_bytes = format_row(format).row_bytes(kHidden);
+  const size_t outs = kWorkingSet / row_bytes / 16 * 16;
+  const AlignedBuffer<std::byte> weights = weights_of(format, outs * row_bytes);
+  Activations activations(1);
+  std::vector<float> y(outs);
+  for (auto _ : state) {
+    multiply(matmul, format, weights.data(), outs, activations, 1, y.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(outs * row_bytes));
+}
+
+void prefill(benchmark::State& state, MatmulFn matmul, Format format, size_t rows) {
+  const size_t row_bytes = format_row(format).row_bytes(kHidden);
+  const AlignedBuffer<std::byte> weights = weights_of(format, kHidden * row_bytes);
+  Activations activations(rows);
+  std::vector<float> y(rows * kHidden);
+  for (auto _ : state) {
+    multiply(matmul, format, weights.data(), kHidden, activations, rows, y.data());
+    benchmark::ClobberMemory();
+  }
+  const double operations = 2.0 * static_cast<double>(rows * kHidden * kHidden);
+  state.counters["ops"] = benchmark::Counter(operations * static_cast<double>(state.iterations()),
+                                             benchmark::Counter::kIsRate);
+}
+
+// 32 heads of 96, as in Phi-3-mini; enough layers that no cache holds them.
+void attend(benchmark::State& state, AttentionFn attention, KvType type, size_t rows) {
+  constexpr size_t kDepth = 2048, kHeads = 32, kDim = 96, kPage = 64;
+  const size_t bytes = kv_type_row(type).vector_bytes(kDim);
+  const size_t layer_bytes = 2 * kDepth * kHeads * bytes;
+  const size_t layers = std::max<size_t>(1, kWorkingSet / 2 / layer_bytes);
+  AlignedBuffer<std::byte> cache(layers * layer_bytes);
+  std::memset(cache.data(), 0x11, cache.size());
+  std::vector<const std::byte*> pages(cache.size() / (kPage * bytes));
+  for (size_t p = 0; p < pages.size(); ++p) pages[p] = cache.data() + p * kPage * bytes;
+  constexpr size_t kPagesOfHead = kDepth / kPage;
+
+  const std::vector<float> queries = normal_floats(rows * kHeads * kDim);
+  std::vector<float> out(queries.size());
+  std::vector<uint32_t> first(rows, 0), end(rows);
+  for (size_t r = 0; r < rows; ++r) end[r] = static_cast<uint32_t>(kDepth - rows + r + 1);
+  std::vector<AlignedBuffer<float>> scratch;
+  for (size_t t = 0; t < pool().threads(); ++t) {
+    scratch.emplace_back(attention_scratch_floats(kDepth, kDim, 1));
+  }
+  for (auto _ : state) {
+    for (size_t layer = 0; layer < layers; ++layer) {
+      pool().run(kHeads, 1, [&](size_t begin, size_t last, size_t thread) {
+        for (size_t head = begin; head < last; ++head) {
+          AttentionArgs args;
+          args.key_pages = pages.data() + (layer * kHeads + head) * 2 * kPagesOfHead;
+          args.value_pages = args.key_pages + kPagesOfHead;
+          args.page_positions = kPage;
+          args.head_dim = kDim;
+          args.group = 1;
+          args.queries = queries.data() + head * kDim;
+          args.query_stride = kHeads * kDim;
+          args.out = out.data() + head * kDim;
+          args.out_stride = kHeads * kDim;
+          args.rows = rows;
+          args.first_key = first.data();
+          args.end_key = end.data();
+          args.scale = 0.1F;
+          args.scratch = scratch[thread].data();
+          attention(args);
+        }
+      });
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(cache.size()));
+  const double operations = 4.0 * static_cast<double>(rows * kDepth * kHeads * kDim * layers);
+  state.counters["ops"] = benchmark::Counter(operations * static_cast<double>(state.iterations()),
+                                             benchmark::Counter::kIsRate);
+}
+
+void read_bandwidth(benchmark::State& state) {
+  AlignedBuffer<uint64_t> memory(kWorkingSet / sizeof(uint64_t));
+  pool().run(memory.size(), 1 << 18, [&](size_t begin, size_t end, size_t) {
+    std::memset(memory.data() + begin, 1, (end - begin) * sizeof(uint64_t));
+  });
+  for (auto _ : state) {
+    pool().run(memory.size(), 64, [&](size_t begin, size_t end, size_t) {
+      uint64_t sums[8] = {};
+      for (size_t i = begin; i < end; i += 8) {
+        for (size_t k = 0; k < 8; ++k) sums[k] += memory[i + k];
+      }
+      uint64_t sum = 0;
+      for (const uint64_t part : sums) sum += part;
+      benchmark::DoNotOptimize(sum);
+    });
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kWorkingSet));
+}
+
+template <typename... Args>
+void add(const std::string& name, Args... args) {
+  benchmark::RegisterBenchmark(name.c_str(), args...)->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+
+void register_all() {
+  add("read_bandwidth", read_bandwidth);
+  for (const KernelTable* table : available_tables()) {
+    const std::string name(table->name);
+    for (const FormatRow& format : format_rows()) {
+      const size_t i = index_of(format.format);
+      const std::string tail = name + "/" + std::string(format.name);
+      const MatmulFn fast =
+          table->matmul_q8[i] != nullptr ? table->matmul_q8[i] : table->matmul_f32[i];
+      add("decode/" + tail, decode, fast, format.format);
+      for (const size_t rows : {size_t{2}, size_t{4}, size_t{16}, kPrefillRows}) {
+        add("rows/" + std::to_string(rows) + "/" + tail, prefill, fast, format.format, rows);
+      }
+      if (table->matmul_q8[i] == nullptr) continue;
+      add("decode_exact/" + tail, decode, table->matmul_f32[i], format.format);
+      add("rows_exact/512/" + tail, prefill, table->matmul_f32[i], format.format, kPrefillRows);
+    }
+    for (size_t type = 0; type < kKvTypeCount; ++type) {
+      const KvTypeRow& row = kv_type_row(static_cast<KvType>(type));
+      for (const size_t rows : {size_t{1}, size_t{64}}) {
+        add("attend/" + std::to_string(rows) + "/" + name + "/" + std::string(row.name), attend,
+            table->attention[type], row.type, rows);
+      }
+    }
+    for (const size_t rows : {size_t{1}, size_t{64}}) {
+      add("attend_exact/" + std::to_string(rows) + "/" + name, attend, table->attention_exact,
+          KvType::kF32, rows);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace phidias
+
+int main(int argc, char** argv) {
+  phidias::register_all();
+  // Ours first: the library refuses arguments that it does not know.
+  constexpr const char* kThreads = "--threads=";
+  if (argc > 1 && std::strncmp(argv[1], kThreads, std::strlen(kThreads)) == 0) {
+    phidias::threads = std::strtoul(argv[1] + std::strlen(kThreads), nullptr, 10);
+    argv[1] = argv[0];
+    ++argv;
+    --argc;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}
