@@ -22,7 +22,7 @@ Error system_error(const std::filesystem::path& path, const char* action, int re
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make us wait
   if (descriptor < 0) return system_error(path, "open", errno);
   struct stat info = {};
   if (::fstat(descriptor, &info) != 0) {
