@@ -2,6 +2,10 @@
 // GGUF vocabulary.
 #include <openssl/evp.h>
 
+#include <algorithm>
+#include <array>
+
+#include "base/utf8.h"
 #include "text/regex.h"
 #include "unit/text/tokenizer_support.h"
 
@@ -24,29 +28,37 @@ void append_u32(std::string& bytes, uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(value >> shift & 0xFF);
 }
 
+enum class Files { kReferenceFolder, kReferenceGguf, kOwnFolder };
+
 struct Source {
   const char* family;
-  const char* file;  // below the reference data; null: the folder of the family
+  Files files;
+  const char* gguf = nullptr;  // below the reference data
 };
 
 std::ostream& operator<<(std::ostream& out, const Source& source) {
-  return out << source.family << (source.file != nullptr ? " from GGUF" : "");
+  return out << source.family << (source.gguf != nullptr ? " from GGUF" : "");
 }
 
 class GoldenTokenizer : public testing::TestWithParam<Source> {
  protected:
   void SetUp() override {
     const std::string family = GetParam().family;
-    PHIDIAS_NEEDS_REFERENCE(family_folder(family));
-    if (GetParam().file == nullptr) {
-      tokenizer_ = load_family(family);
+    if (GetParam().files == Files::kOwnFolder) {
+      tokenizer_ = load_or_fail(test::data("tokenizers/" + family));
+      cases_ = read_json(test::data("tokenizers/" + family + "/cases.json"));
     } else {
-      const auto file = reference(GetParam().file);
-      PHIDIAS_NEEDS_REFERENCE(file);
-      tokenizer_ = file.extension() == ".gz" ? load_packed_gguf(file) : load_or_fail(file);
+      PHIDIAS_NEEDS_REFERENCE(family_folder(family));
+      if (GetParam().gguf != nullptr) {
+        const auto file = reference(GetParam().gguf);
+        PHIDIAS_NEEDS_REFERENCE(file);
+        tokenizer_ = file.extension() == ".gz" ? load_packed_gguf(file) : load_or_fail(file);
+      } else {
+        tokenizer_ = load_family(family);
+      }
+      cases_ = family_cases(family);
     }
     ASSERT_NE(tokenizer_, nullptr);
-    cases_ = family_cases(family);
   }
 
   // The classes of letters that are newer than our library's tables may be cut otherwise.
@@ -99,6 +111,22 @@ TEST_P(GoldenTokenizer, StreamsHandOutTheReferenceChunks) {
   }
 }
 
+TEST_P(GoldenTokenizer, StreamedTextIsTheDecodedTextWhereItIsValid) {
+  for (const Json& one : cases_["encode"]) {
+    for (const bool skip_special : {false, true}) {
+      DecodeStream stream(*tokenizer_, skip_special);
+      std::string text;
+      for (const TokenId id : one["ids"].get<Ids>()) {
+        const std::string chunk = stream.push(id);
+        EXPECT_TRUE(is_valid_utf8(chunk));
+        text += chunk;
+      }
+      text += stream.flush();
+      EXPECT_EQ(text, one[skip_special ? "decoded_skip_special" : "decoded"].get<std::string>());
+    }
+  }
+}
+
 TEST_P(GoldenTokenizer, LongRepetitionsGiveTheReferenceIds) {
   ASSERT_FALSE(cases_["generated"].empty());
   for (const Json& one : cases_["generated"]) {
@@ -140,20 +168,24 @@ TEST_P(GoldenTokenizer, BytesOfTheTokensOfATextAreTheText) {
   }
 }
 
-const Source kSources[] = {{"phi-3", nullptr},
-                           {"phi-3-first", nullptr},
-                           {"phi-3-small", nullptr},
-                           {"phi-3-vision", nullptr},
-                           {"phi-4", nullptr},
-                           {"phi-4-mini", nullptr},
-                           {"phi-3-first", "../data/tokenizers/phi-3-vocab.gguf"},
-                           {"phi-4", "tokenizers/phi-4/vocab.gguf.gz"},
-                           {"phi-4-mini", "tokenizers/phi-4-mini/vocab.gguf.gz"}};
+constexpr Source kSources[] = {
+    {"phi-3", Files::kReferenceFolder},
+    {"phi-3-first", Files::kReferenceFolder},
+    {"phi-3-small", Files::kReferenceFolder},
+    {"phi-3-vision", Files::kReferenceFolder},
+    {"phi-4", Files::kReferenceFolder},
+    {"phi-4-mini", Files::kReferenceFolder},
+    {"phi-3-first", Files::kReferenceGguf, "../data/tokenizers/phi-3-vocab.gguf"},
+    {"phi-4", Files::kReferenceGguf, "tokenizers/phi-4/vocab.gguf.gz"},
+    {"phi-4-mini", Files::kReferenceGguf, "tokenizers/phi-4-mini/vocab.gguf.gz"},
+    {"byte-level", Files::kOwnFolder},
+    {"sentencepiece", Files::kOwnFolder},
+};
 
 std::string name_of(const testing::TestParamInfo<Source>& info) {
   std::string name = info.param.family;
   std::replace(name.begin(), name.end(), '-', '_');
-  return name + (info.param.file != nullptr ? "_gguf" : "");
+  return name + (info.param.gguf != nullptr ? "_gguf" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer, testing::ValuesIn(kSources), name_of);
