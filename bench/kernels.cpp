@@ -7,6 +7,7 @@
 // of the same run. --benchmark_filter picks some.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -47,8 +48,10 @@ AlignedBuffer<std::byte> weights_of(Format format, size_t bytes) {
   row.encode(normal_floats(kDistinct * kHidden).data(), distinct.data(), kDistinct * kHidden);
   AlignedBuffer<std::byte> weights(bytes);
   // Each thread touches what it will read.
-  pool().run(bytes, 1 << 21, [&](size_t begin, size_t end, size_t) {
-    for (size_t i = begin; i < end; ++i) weights[i] = distinct[i % distinct.size()];
+  pool().run(bytes, distinct.size(), [&](size_t begin, size_t end, size_t) {
+    for (size_t i = begin; i < end; i += distinct.size()) {
+      std::memcpy(weights.data() + i, distinct.data(), std::min(distinct.size(), end - i));
+    }
   });
   return weights;
 }
@@ -56,10 +59,12 @@ AlignedBuffer<std::byte> weights_of(Format format, size_t bytes) {
 // Activations in both forms, and scratch for each thread.
 struct Activations {
   explicit Activations(size_t rows)
-      : x(normal_floats(rows * kHidden)),
+      : x(rows * kHidden),
         values(rows * kHidden),
         scales(rows * kHidden / kQuantGroup),
         sums(rows * kHidden / kQuantGroup) {
+    const std::vector<float> source = normal_floats(rows * kHidden);
+    std::copy(source.begin(), source.end(), x.data());
     for (size_t r = 0; r < rows; ++r) {
       const size_t group = r * kHidden / kQuantGroup;
       best_table().quantize_q8(x.data() + r * kHidden, values.data() + r * kHidden,
@@ -69,8 +74,8 @@ struct Activations {
       scratch.emplace_back(matmul_scratch_floats(kHidden));
     }
   }
-  std::vector<float> x;
-  std::vector<int8_t> values;
+  AlignedBuffer<float> x;
+  AlignedBuffer<int8_t> values;
   std::vector<float> scales, sums;
   std::vector<AlignedBuffer<float>> scratch;
 };

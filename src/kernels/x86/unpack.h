@@ -96,16 +96,16 @@ struct UnpackSmall {
 
   [[gnu::always_inline]] static inline __m256 halves(const std::byte* octet, size_t offset,
                                                      size_t n) {
-    uint16_t bits[8];
+    // Put together in general registers, which are idle here; vector shuffles are not.
+    uint64_t bits[2] = {0, 0};
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) {
-      bits[i] = 0;
-      if (i < n) std::memcpy(bits + i, octet + i * sizeof(Block) + offset, sizeof(bits[i]));
+      uint16_t half = 0;
+      if (i < n) std::memcpy(&half, octet + i * sizeof(Block) + offset, sizeof(half));
+      bits[i / 4] |= static_cast<uint64_t>(half) << (i % 4 * 16);
     }
-    return _mm256_cvtph_ps(_mm_setr_epi16(
-        static_cast<short>(bits[0]), static_cast<short>(bits[1]), static_cast<short>(bits[2]),
-        static_cast<short>(bits[3]), static_cast<short>(bits[4]), static_cast<short>(bits[5]),
-        static_cast<short>(bits[6]), static_cast<short>(bits[7])));
+    return _mm256_cvtph_ps(
+        _mm_set_epi64x(static_cast<int64_t>(bits[1]), static_cast<int64_t>(bits[0])));
   }
   [[gnu::always_inline]] static inline __m256 scales(const std::byte* octet, size_t n,
                                                      __m256& minimums) {
