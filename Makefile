@@ -3,12 +3,12 @@
 .DEFAULT_GOAL := help
 
 JOBS ?= $(shell nproc)
-QUESTION ?= What is the capital of France?
+QUESTION ?= Why is the sky blue?
 
 demo: build  ## chat with a small real model (downloaded once, 93 MB); answers one question where there is no terminal
 	@model=$$(tools/fetch_demo_model | tail -n 1) && [ -n "$$model" ] && \
 	if [ -t 0 ]; then exec build/release/phidias chat -m "$$model"; \
-	else exec build/release/phidias generate -m "$$model" --chat -p "$(QUESTION)" --stats; fi
+	else exec build/release/phidias generate -m "$$model" --chat -p "$(QUESTION)" -n 120 --stats; fi
 
 test: setup  ## build the tests and run them
 	cmake --preset dev

@@ -11,6 +11,7 @@
 
 #include "phidias/engine.h"
 #include "phidias/model.h"
+#include "phidias/prompt.h"
 #include "phidias/sampling.h"
 
 namespace phidias::cli {
@@ -78,6 +79,9 @@ Result<std::string> read_input(const std::string& path);
 
 // Standard output is written and flushed; false when nobody reads it any more.
 bool print(std::string_view text);
+
+// Says which messages the template leaves out.
+void warn_untraced(const std::vector<ChatMessage>& messages, const ChatPrompt& prompt);
 
 // The tokenizer of a path that need not have weights.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelOption& model);

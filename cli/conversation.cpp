@@ -1,5 +1,7 @@
 #include "conversation.h"
 
+#include "common.h"
+
 namespace phidias::cli {
 
 Conversation::Conversation(Engine& engine, Settings settings)
@@ -7,11 +9,16 @@ Conversation::Conversation(Engine& engine, Settings settings)
 
 Conversation::~Conversation() { engine_->close(sequence_); }
 
-Result<ChatPrompt> Conversation::prompt() const {
-  const Model& model = engine_->model();
+std::vector<ChatMessage> Conversation::all_messages() const {
   std::vector<ChatMessage> messages;
   if (!settings_.system.empty()) messages.push_back({"system", settings_.system});
   messages.insert(messages.end(), messages_.begin(), messages_.end());
+  return messages;
+}
+
+Result<ChatPrompt> Conversation::prompt() const {
+  const Model& model = engine_->model();
+  const std::vector<ChatMessage> messages = all_messages();
   return chat_prompt(*model.tokenizer(), *model.chat_template(), messages, {}, settings_.obey_markers);
 }
 
@@ -24,6 +31,8 @@ size_t Conversation::prompt_tokens() const {
 Result<GenerateResult> Conversation::answer(const std::function<bool(std::string_view)>& show) {
   auto rendered = prompt();
   if (!rendered.ok()) return std::move(rendered).error();
+  // Once a conversation: what a template leaves out is the same in every turn.
+  if (messages_.size() <= 1) warn_untraced(all_messages(), *rendered);
   GenerateRequest request;
   request.prompt = std::move(rendered->ids);
   request.sampling = settings_.sampling;

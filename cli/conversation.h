@@ -46,6 +46,7 @@ class Conversation {
   void load(std::vector<ChatMessage> messages) { messages_ = std::move(messages); }
 
  private:
+  std::vector<ChatMessage> all_messages() const;
   Result<ChatPrompt> prompt() const;
   Result<GenerateResult> answer(const std::function<bool(std::string_view)>& show);
 

@@ -56,6 +56,7 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
   messages.push_back({"user", text});
   auto prompt = chat_prompt(*tokenizer, *chat_template, messages, {}, arguments.obey_markers);
   if (!prompt.ok()) return std::move(prompt).error();
+  warn_untraced(messages, *prompt);
   return std::move(prompt->ids);
 }
 

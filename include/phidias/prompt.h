@@ -13,6 +13,7 @@ namespace phidias {
 struct ChatPrompt {
   std::string text;           // as the template renders it
   std::vector<TokenId> ids;
+  std::vector<size_t> untraced;  // messages that the template leaves out: the user should be told
 };
 
 // Renders the conversation and encodes the whole text, without special tokens beyond the template's own.

@@ -38,6 +38,7 @@ Result<ChatPrompt> chat_prompt(const Tokenizer& tokenizer, const ChatTemplate& c
   PHIDIAS_TRY(prompt.text, chat_template.render(guarded, options, tokenizer.template_tokens()));
   prompt.ids = tokenizer.encode(prompt.text, {.add_special = false, .markers = true, .guard = guard});
   if (guard != 0) erase_all(prompt.text, guard);
+  prompt.untraced = chat_template.untraced_messages(messages, options, tokenizer.template_tokens());
   return prompt;
 }
 
