@@ -44,7 +44,7 @@ bool Bound::truth(size_t i, bool fallback) const {
 std::optional<std::string> Bound::text(size_t i) const {
   if (!given(i)) return std::nullopt;
   if (const Text* text = values_[i]->text()) return text->bytes;
-  fail_type(function_ + "() argument must be str, not " + std::string(values_[i]->type_name()));
+  fail_type("must be str, not " + std::string(values_[i]->type_name()));
 }
 
 }  // namespace phidias::jinja

@@ -175,7 +175,7 @@ struct For {
   ExpressionPtr filter;  // may be null
   bool recursive = false;
   Body body;
-  Body otherwise;  // when there was no item
+  Body otherwise;  // when no round reached its end
 };
 
 struct Set {

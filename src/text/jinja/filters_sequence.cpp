@@ -82,8 +82,9 @@ Value first(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 Value last(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound none("last", arguments, {});
-  if (self.sequence() != nullptr && self.sequence()->kind == SequenceKind::kGenerator) {
-    fail_type("'generator' object is not reversible");
+  const bool lazy = self.sequence() != nullptr && self.sequence()->kind == SequenceKind::kGenerator;
+  if (lazy || !is_iterable(self)) {
+    fail_type("'" + std::string(self.type_name()) + "' object is not reversible");
   }
   const std::vector<Value> items = iterate(runtime, self);
   return items.empty() ? runtime.undefined("No last item, sequence was empty.") : items.back();
@@ -115,6 +116,7 @@ Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 Value reverse(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound none("reverse", arguments, {});
+  if (!is_iterable(self)) fail("FilterArgumentError", "argument must be iterable");
   std::vector<Value> items = iterate(runtime, self);
   std::reverse(items.begin(), items.end());
   if (self.text() == nullptr) return runtime.list(std::move(items), SequenceKind::kGenerator);
@@ -172,6 +174,7 @@ Value unique(Runtime& runtime, const Value& self, const Arguments& arguments) {
   std::vector<Value> items;
   for (const Value& item : iterate(runtime, self)) {
     Value mine = key.of(item);
+    require_hashable(mine);
     const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
       return equals(runtime.budget(), mine, other);
     });
@@ -219,6 +222,7 @@ Value sum(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 Value map(Runtime& runtime, const Value& self, const Arguments& arguments) {
   std::vector<Value> mapped;
+  if (!self.truthy()) return runtime.list({}, SequenceKind::kGenerator);
   if (arguments.positional.empty()) {
     const Bound bound("map", arguments, {"attribute", "default"});
     if (bound.get(0) == nullptr) fail("FilterArgumentError", "map requires a filter argument");
@@ -242,6 +246,7 @@ Value map(Runtime& runtime, const Value& self, const Arguments& arguments) {
 // select, reject, selectattr, rejectattr: the items whose attribute passes a test, or is true.
 template <bool kKeepPassing, bool kByAttribute>
 Value select(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  if (!self.truthy()) return runtime.list({}, SequenceKind::kGenerator);
   Arguments rest = arguments;
   const auto take_first = [&rest] {
     Value value = std::move(rest.positional.front());
@@ -256,13 +261,11 @@ Value select(Runtime& runtime, const Value& self, const Arguments& arguments) {
   Native test = nullptr;
   if (!rest.positional.empty()) test = runtime.test(runtime.to_text(take_first()));
   std::vector<Value> selected;
-  if (self.truthy()) {
-    for (const Value& item : iterate(runtime, self)) {
-      runtime.budget().charge(Budget::kStep);
-      const Value subject = nested_attribute(runtime, item, attribute);
-      const Value verdict = test != nullptr ? test(runtime, subject, rest) : subject;
-      if (verdict.truthy() == kKeepPassing) selected.push_back(item);
-    }
+  for (const Value& item : iterate(runtime, self)) {
+    runtime.budget().charge(Budget::kStep);
+    const Value subject = nested_attribute(runtime, item, attribute);
+    const Value verdict = test != nullptr ? test(runtime, subject, rest) : subject;
+    if (verdict.truthy() == kKeepPassing) selected.push_back(item);
   }
   return runtime.list(std::move(selected), SequenceKind::kGenerator);
 }

@@ -46,8 +46,11 @@ Value indent(Runtime& runtime, const Value& self, const Arguments& arguments) {
     runtime.budget().charge(static_cast<size_t>(spaces));
     indention.assign(static_cast<size_t>(spaces), ' ');
   }
-  if (self.text() == nullptr)
-    return binary(runtime, BinaryOperator::kAdd, self, runtime.text("\n"));
+  if (self.undefined() != nullptr) fail_undefined(*self.undefined());
+  if (self.text() == nullptr) {
+    fail_type("unsupported operand type(s) for +=: '" + std::string(self.type_name()) +
+              "' and 'str'");
+  }
   const bool blank = bound.truth(2);
   const std::string text = self.text()->bytes + "\n";
   runtime.budget().charge(text.size(), sizeof(std::string_view));
@@ -68,7 +71,6 @@ Value indent(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 Value truncate(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  const std::string text = runtime.to_text(self);
   const std::string end = bound.text(2).value_or("...");
   const Integer most = bound.integer(0, 255);
   const Integer leeway = bound.given(3) ? bound.integer(3, 0) : 5;
@@ -78,7 +80,11 @@ Value truncate(Runtime& runtime, const Value& self, const Arguments& arguments) 
          "expected length >= " + integer_text(end_length) + ", got " + integer_text(most));
   }
   if (leeway < 0) fail("AssertionError", "expected leeway >= 0, got " + integer_text(leeway));
-  if (static_cast<Integer>(count_characters(text)) - leeway <= most) return self;
+  if (static_cast<Integer>(length(runtime, self)) - leeway <= most) return self;
+  if (self.text() == nullptr) {
+    fail_type("only text can be truncated, not " + std::string(self.type_name()));
+  }
+  const std::string& text = self.text()->bytes;
   size_t cut = 0;
   for (Integer i = 0; i < most - end_length; ++i) cut += character_at(text, cut).size();
   std::string kept = text.substr(0, cut);

@@ -151,7 +151,10 @@ class PercentFormatter {
         out += convert();
       }
     }
-    if (next_ < available() && values_.dict() == nullptr) {
+    // What can be subscripted may go unused in Python, unless it is a tuple or a string.
+    const bool may_go_unused = values_.dict() != nullptr || values_.undefined() != nullptr ||
+                               (values_.sequence() != nullptr && !is_tuple_);
+    if (next_ < available() && !may_go_unused) {
       fail_type("not all arguments converted during string formatting");
     }
     return runtime_.text(std::move(out));

@@ -127,6 +127,8 @@ class MacroObject : public Object {
     return interpreter_.call_macro(macro_, scope_, arguments);
   }
 
+  void print(Budget&, std::string& out) const override { out += "<Macro '" + macro_.name + "'>"; }
+
  private:
   Interpreter& interpreter_;
   const Macro& macro_;
@@ -215,13 +217,17 @@ void Interpreter::run_loop(const For& node, const Scope& scope, std::vector<Valu
     items = std::move(kept);
   }
   Loop& loop = *runtime_.create<Loop>(*this, node, scope, std::move(items), depth);
+  // Jinja runs the else part where no round reached its end, be it for break and continue.
+  bool reached_end = false;
   for (size_t i = 0; i < loop.count(); ++i) {
     Scope& inner = new_scope(scope);
     inner.set("loop", Value(&loop));
     assign(node.target, loop.enter(i), inner);
-    if (execute(node.body, inner) == Flow::kBreak) return;
+    const Flow flow = execute(node.body, inner);
+    if (flow == Flow::kBreak) break;
+    reached_end |= flow == Flow::kNext;
   }
-  if (loop.count() == 0) execute(node.otherwise, new_scope(scope));
+  if (!reached_end) execute(node.otherwise, new_scope(scope));
 }
 
 Interpreter::Flow Interpreter::run(const Set& node, Scope& scope) {

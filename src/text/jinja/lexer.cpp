@@ -191,6 +191,7 @@ class Lexer {
   size_t tag_end_length(size_t at, std::string_view end) const {
     const bool is_variable = end == "}}";
     const std::string_view rest = source_.substr(at);
+    if (rest.empty()) return 0;
     if (rest.substr(0, 2) == end) return !is_variable && rest.substr(2, 1) == "\n" ? 3 : 2;
     if (rest.substr(1, 2) != end) return 0;
     if (rest[0] == '+' && !is_variable) return 3;

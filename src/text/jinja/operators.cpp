@@ -359,6 +359,11 @@ bool compare(Runtime& runtime, ComparisonOperator op, const Value& left, const V
   return false;
 }
 
+bool is_iterable(const Value& value) {
+  return value.sequence() != nullptr || value.dict() != nullptr || value.text() != nullptr ||
+         value.undefined() != nullptr;
+}
+
 std::vector<Value> iterate(Runtime& runtime, const Value& value) {
   std::vector<Value> items;
   if (const Sequence* list = value.sequence()) {
@@ -450,6 +455,7 @@ Value slice(Runtime& runtime, const Value& object, const Value& start, const Val
   }
   const Sequence* list = object.sequence();
   if (list == nullptr || !list->is_indexable()) {
+    if (object.dict() != nullptr) fail_type("unhashable type: 'slice'");
     fail_type("'" + type_of(object) + "' object is not subscriptable");
   }
   std::vector<Value> items;

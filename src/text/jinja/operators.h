@@ -21,6 +21,7 @@ bool compare(Runtime& runtime, ComparisonOperator op, const Value& left, const V
 
 // The elements that a loop over the value sees.
 std::vector<Value> iterate(Runtime& runtime, const Value& value);
+bool is_iterable(const Value& value);
 // len(value).
 size_t length(Runtime& runtime, const Value& value);
 

@@ -43,8 +43,6 @@ bool is_sequence(const Value& value) {
          (value.sequence() != nullptr && value.sequence()->is_indexable());
 }
 
-bool is_iterable(const Value& value) { return is_sequence(value) || value.sequence() != nullptr; }
-
 // value % divisor == rest.
 Value has_remainder(Runtime& runtime, const Value& value, const Value& divisor, Integer rest) {
   return Value(equals(runtime.budget(), binary(runtime, BinaryOperator::kModulo, value, divisor),
