@@ -11,9 +11,8 @@
 namespace phidias {
 namespace {
 
-// Far above what any published tokenizer needs on a text of some megabytes, and about a second of
-// work.
-constexpr uint32_t kMatchLimit = 50'000'000;
+// Far above what published tokenizers need on a text of megabytes, and less than a second of work.
+constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 256U << 10;
 constexpr size_t kMaxExpressionBytes = 64U << 10;
 
