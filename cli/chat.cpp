@@ -81,9 +81,12 @@ class LineReader {
     const char* state = std::getenv("XDG_STATE_HOME");
     const char* home = std::getenv("HOME");
     std::filesystem::path folder;
-    if (state != nullptr && *state != '\0') folder = state;
-    else if (home != nullptr && *home != '\0') folder = std::filesystem::path(home) / ".local/state";
-    else return {};
+    if (state != nullptr && *state != '\0')
+      folder = state;
+    else if (home != nullptr && *home != '\0')
+      folder = std::filesystem::path(home) / ".local/state";
+    else
+      return {};
     std::error_code ignored;
     std::filesystem::create_directories(folder / "phidias", ignored);
     return ignored ? std::string() : (folder / "phidias" / "history").string();
@@ -108,7 +111,12 @@ struct ChatArguments {
 class ChatSession {
  public:
   ChatSession(Engine& engine, Conversation::Settings settings, bool interactive, bool stats)
-      : engine_(&engine), conversation_(engine, std::move(settings)), style_(Terminal::of(1)), interactive_(interactive), stats_(stats), lines_(interactive) {}
+      : engine_(&engine),
+        conversation_(engine, std::move(settings)),
+        style_(Terminal::of(1)),
+        interactive_(interactive),
+        stats_(stats),
+        lines_(interactive) {}
 
   Result<int> run() {
     if (interactive_) greet();
@@ -130,8 +138,12 @@ class ChatSession {
  private:
   void greet() {
     const ModelInfo& info = engine_->model().info();
-    std::printf("%s  %s, %u layers, context %u\n", style_.bold("phidias").c_str(), info.path.c_str(), info.num_layers, engine_->context());
-    std::printf("%s\n", style_.dim("Type a message. /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.").c_str());
+    std::printf("%s  %s, %u layers, context %u\n", style_.bold("phidias").c_str(),
+                info.path.c_str(), info.num_layers, engine_->context());
+    std::printf(
+        "%s\n",
+        style_.dim("Type a message. /help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.")
+            .c_str());
   }
 
   // A line, or several between lines of three quotation marks.
@@ -140,7 +152,8 @@ class ChatSession {
     if (outcome != LineReader::Outcome::kLine || text != "\"\"\"") return outcome;
     text.clear();
     std::string line;
-    while ((outcome = lines_.read(line, true)) == LineReader::Outcome::kLine && line != "\"\"\"") text += line + "\n";
+    while ((outcome = lines_.read(line, true)) == LineReader::Outcome::kLine && line != "\"\"\"")
+      text += line + "\n";
     if (outcome == LineReader::Outcome::kInterrupted) return outcome;
     if (!text.empty()) text.pop_back();
     return LineReader::Outcome::kLine;
@@ -157,7 +170,9 @@ class ChatSession {
     if (!result.ok()) {
       failed_ = !interactive_;
       std::fprintf(stderr, "phidias: %s\n", result.error().to_string().c_str());
-      if (result.error().code == Code::kCapacityExceeded) std::fprintf(stderr, "/reset begins a new conversation, /undo takes back the last message\n");
+      if (result.error().code == Code::kCapacityExceeded)
+        std::fprintf(stderr,
+                     "/reset begins a new conversation, /undo takes back the last message\n");
       return;
     }
     if (stopped && interactive_) std::printf("%s\n", style_.dim("(stopped)").c_str());
@@ -171,9 +186,15 @@ class ChatSession {
   void stats() const {
     const double decode = last_.total_seconds - last_.first_token_seconds;
     std::fprintf(stderr, "%s\n",
-                 style_.dim("prompt " + std::to_string(last_.prompt_tokens) + " tokens (" + std::to_string(last_.cached_tokens) + " cached), first token after " +
-                            number(last_.first_token_seconds) + " s; answer " + std::to_string(last_.generated_tokens) + " tokens, " +
-                            number(last_.generated_tokens > 1 ? (last_.generated_tokens - 1) / std::max(decode, 1e-9) : 0) + " tokens/s")
+                 style_
+                     .dim("prompt " + std::to_string(last_.prompt_tokens) + " tokens (" +
+                          std::to_string(last_.cached_tokens) + " cached), first token after " +
+                          number(last_.first_token_seconds) + " s; answer " +
+                          std::to_string(last_.generated_tokens) + " tokens, " +
+                          number(last_.generated_tokens > 1
+                                     ? (last_.generated_tokens - 1) / std::max(decode, 1e-9)
+                                     : 0) +
+                          " tokens/s")
                      .c_str());
   }
   static std::string number(double value) {
@@ -185,44 +206,62 @@ class ChatSession {
   // False ends the chat.
   bool command(const std::string& text) {
     const size_t space = text.find(' ');
-    const std::string name = text.substr(1, space == std::string::npos ? std::string::npos : space - 1);
+    const std::string name =
+        text.substr(1, space == std::string::npos ? std::string::npos : space - 1);
     const std::string rest = space == std::string::npos ? "" : text.substr(space + 1);
     if (name == "exit" || name == "quit" || name == "bye") return false;
-    if (name == "help" || name == "?") help();
-    else if (name == "reset" || name == "clear" || name == "new") conversation_.reset();
-    else if (name == "undo") say(conversation_.undo() ? "taken back" : "there is nothing to take back");
+    if (name == "help" || name == "?")
+      help();
+    else if (name == "reset" || name == "clear" || name == "new")
+      conversation_.reset();
+    else if (name == "undo")
+      say(conversation_.undo() ? "taken back" : "there is nothing to take back");
     else if (name == "again" || name == "regen") {
       auto& sampling = conversation_.settings().sampling;
       if (sampling.temperature > 0) ++sampling.seed;  // another draw
       show_result(conversation_.again(shower()));
     } else if (name == "system") {
-      if (rest.empty()) say(conversation_.settings().system.empty() ? "no system message" : conversation_.settings().system);
-      else conversation_.settings().system = rest == "none" ? "" : rest;
-    } else if (name == "set") set(rest);
-    else if (name == "stats") stats();
-    else if (name == "tokens") say(std::to_string(conversation_.prompt_tokens()) + " of " + std::to_string(engine_->context()) + " tokens");
-    else if (name == "save") save(rest);
-    else if (name == "load") load(rest);
-    else if (name == "show") for (const ChatMessage& message : conversation_.messages()) say(message.role + ": " + message.content);
-    else say("there is no /" + name + "; /help lists the commands");
+      if (rest.empty())
+        say(conversation_.settings().system.empty() ? "no system message"
+                                                    : conversation_.settings().system);
+      else
+        conversation_.settings().system = rest == "none" ? "" : rest;
+    } else if (name == "set")
+      set(rest);
+    else if (name == "stats")
+      stats();
+    else if (name == "tokens")
+      say(std::to_string(conversation_.prompt_tokens()) + " of " +
+          std::to_string(engine_->context()) + " tokens");
+    else if (name == "save")
+      save(rest);
+    else if (name == "load")
+      load(rest);
+    else if (name == "show")
+      for (const ChatMessage& message : conversation_.messages())
+        say(message.role + ": " + message.content);
+    else
+      say("there is no /" + name + "; /help lists the commands");
     return true;
   }
 
   static void say(const std::string& text) { print(text + "\n"); }
 
   static void help() {
-    print("/help              this list\n"
-          "/system TEXT       set the system message (none: remove it; no text: show it)\n"
-          "/reset             begin a new conversation\n"
-          "/undo              take back the last message and its answer\n"
-          "/again             answer the last message once more\n"
-          "/set NAME VALUE    temperature, top_p, top_k, min_p, seed, max_tokens, repetition_penalty\n"
-          "/stats             how long the last answer took\n"
-          "/tokens            how much of the context is used\n"
-          "/show              the conversation so far\n"
-          "/save FILE         write the conversation as JSON; /load FILE reads it\n"
-          "/exit              end (also Ctrl-D)\n"
-          "\"\"\"                begins and ends a message of several lines\n");
+    print(
+        "/help              this list\n"
+        "/system TEXT       set the system message (none: remove it; no text: show it)\n"
+        "/reset             begin a new conversation\n"
+        "/undo              take back the last message and its answer\n"
+        "/again             answer the last message once more\n"
+        "/set NAME VALUE    temperature, top_p, top_k, min_p, seed, max_tokens, "
+        "repetition_penalty\n"
+        "/stats             how long the last answer took\n"
+        "/tokens            how much of the context is used\n"
+        "/show              the conversation so far\n"
+        "/save FILE         write the conversation as JSON; /load FILE reads it\n"
+        "/exit              end (also Ctrl-D)\n"
+        "\"\"\"                begins and ends a message of several lines\n");
   }
 
   void set(const std::string& text) {
@@ -235,20 +274,29 @@ class ChatSession {
     const std::string digits = space == std::string::npos ? "" : text.substr(space + 1);
     const double value = std::strtod(digits.c_str(), &end);
     if (digits.empty() || *end != '\0') {
-      say("temperature " + number(sampling.temperature) + ", top_p " + number(sampling.top_p) + ", top_k " + std::to_string(sampling.top_k) + ", min_p " +
-          number(sampling.min_p) + ", seed " + std::to_string(sampling.seed) + ", max_tokens " + std::to_string(max_tokens) + ", repetition_penalty " +
-          number(sampling.repetition_penalty));
+      say("temperature " + number(sampling.temperature) + ", top_p " + number(sampling.top_p) +
+          ", top_k " + std::to_string(sampling.top_k) + ", min_p " + number(sampling.min_p) +
+          ", seed " + std::to_string(sampling.seed) + ", max_tokens " + std::to_string(max_tokens) +
+          ", repetition_penalty " + number(sampling.repetition_penalty));
       return;
     }
     const double whole = std::min(std::max(value, 0.0), 4294967295.0);
-    if (name == "temperature" || name == "temp") sampling.temperature = value;
-    else if (name == "top_p") sampling.top_p = value;
-    else if (name == "top_k") sampling.top_k = static_cast<uint32_t>(whole);
-    else if (name == "min_p") sampling.min_p = value;
-    else if (name == "repetition_penalty") sampling.repetition_penalty = value;
-    else if (name == "seed") sampling.seed = std::strtoull(digits.c_str(), nullptr, 10);
-    else if (name == "max_tokens") max_tokens = static_cast<uint32_t>(whole);
-    else return say("there is no setting \"" + name + "\"; /help lists them");
+    if (name == "temperature" || name == "temp")
+      sampling.temperature = value;
+    else if (name == "top_p")
+      sampling.top_p = value;
+    else if (name == "top_k")
+      sampling.top_k = static_cast<uint32_t>(whole);
+    else if (name == "min_p")
+      sampling.min_p = value;
+    else if (name == "repetition_penalty")
+      sampling.repetition_penalty = value;
+    else if (name == "seed")
+      sampling.seed = std::strtoull(digits.c_str(), nullptr, 10);
+    else if (name == "max_tokens")
+      max_tokens = static_cast<uint32_t>(whole);
+    else
+      return say("there is no setting \"" + name + "\"; /help lists them");
     const Status valid = sampling.validate();
     if (!valid.ok()) return say(valid.error().to_string());
     settings.sampling = sampling;
@@ -257,7 +305,8 @@ class ChatSession {
 
   void save(const std::string& path) const {
     Json json = Json::array();
-    for (const ChatMessage& message : conversation_.messages()) json.push_back({{"role", message.role}, {"content", message.content}});
+    for (const ChatMessage& message : conversation_.messages())
+      json.push_back({{"role", message.role}, {"content", message.content}});
     const std::string beside = path + ".part";
     std::ofstream file(beside, std::ios::binary);
     file << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
@@ -274,8 +323,11 @@ class ChatSession {
     const Json json = Json::parse(*text, nullptr, false);
     std::vector<ChatMessage> messages;
     for (const Json& entry : json.is_array() ? json : Json::array({0})) {
-      const bool fits = entry.is_object() && entry.contains("role") && entry["role"].is_string() && entry.contains("content") && entry["content"].is_string();
-      if (!fits) return say("\"" + path + "\" is not a conversation: expected [{\"role\": ..., \"content\": ...}, ...]");
+      const bool fits = entry.is_object() && entry.contains("role") && entry["role"].is_string() &&
+                        entry.contains("content") && entry["content"].is_string();
+      if (!fits)
+        return say("\"" + path +
+                   "\" is not a conversation: expected [{\"role\": ..., \"content\": ...}, ...]");
       messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
     }
     conversation_.load(std::move(messages));
@@ -302,11 +354,19 @@ Result<int> run(const ChatArguments& arguments) {
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
   const Place place{model.info().path, {}, {}};
-  if (!model.tokenizer()) return Error{Code::kNotFound, "has no tokenizer, so it cannot chat", place};
-  if (!model.chat_template()) return Error{Code::kNotFound, "has no chat template; use `phidias generate` with a whole prompt", place};
+  if (!model.tokenizer())
+    return Error{Code::kNotFound, "has no tokenizer, so it cannot chat", place};
+  if (!model.chat_template())
+    return Error{Code::kNotFound,
+                 "has no chat template; use `phidias generate` with a whole prompt", place};
   install_interrupt_handler();
   const bool interactive = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
-  ChatSession session(**engine, {.system = arguments.system, .sampling = std::move(*sampling), .max_tokens = arguments.max_tokens, .rope_switch = *policy, .obey_markers = arguments.obey_markers},
+  ChatSession session(**engine,
+                      {.system = arguments.system,
+                       .sampling = std::move(*sampling),
+                       .max_tokens = arguments.max_tokens,
+                       .rope_switch = *policy,
+                       .obey_markers = arguments.obey_markers},
                       interactive, arguments.stats);
   return session.run();
 }
@@ -317,14 +377,19 @@ std::function<Result<int>()> setup_chat(CLI::App& app) {
   auto arguments = std::make_shared<ChatArguments>();
   arguments->run.declare(app);
   app.add_option("--system", arguments->system, "The system message");
-  app.add_option("-n,--max-tokens", arguments->max_tokens, "Tokens of an answer at most; 0: until the context is full")->capture_default_str();
-  app.add_flag("--obey-markers", arguments->obey_markers, "Markers such as <|end|> in messages act as markers");
+  app.add_option("-n,--max-tokens", arguments->max_tokens,
+                 "Tokens of an answer at most; 0: until the context is full")
+      ->capture_default_str();
+  app.add_flag("--obey-markers", arguments->obey_markers,
+               "Markers such as <|end|> in messages act as markers");
   app.add_flag("--stats", arguments->stats, "Say after each answer how long it took");
   // Chats are livelier with some chance; everything else of the options is off.
   arguments->sampling.options.temperature = 0.7;
   arguments->sampling.options.top_p = 0.95;
   arguments->sampling.declare(app);
-  app.footer("In the chat, /help lists the commands. Without a terminal each line of standard input is a message.");
+  app.footer(
+      "In the chat, /help lists the commands. Without a terminal each line of standard input is a "
+      "message.");
   return [arguments] { return run(*arguments); };
 }
 

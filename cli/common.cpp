@@ -32,7 +32,8 @@ std::string mebibytes(uint64_t bytes) {
 
 void ModelOption::declare(CLI::App& app, bool required) {
   auto* option = app.add_option("-m,--model", name,
-                                "A Hugging Face folder, a .gguf file, or a model in the hub cache (owner/name, see `phidias pull`)")
+                                "A Hugging Face folder, a .gguf file, or a model in the hub cache "
+                                "(owner/name, see `phidias pull`)")
                      ->envname("PHIDIAS_MODEL");
   if (required) option->required();
 }
@@ -41,7 +42,8 @@ Result<std::filesystem::path> ModelOption::find() const {
   std::error_code ignored;
   if (std::filesystem::exists(name, ignored)) return std::filesystem::path(name);
   const auto reference = HubReference::parse(name);
-  if (!reference.ok()) return Error{Code::kNotFound, "there is no such file or folder", {name, {}, {}}};
+  if (!reference.ok())
+    return Error{Code::kNotFound, "there is no such file or folder", {name, {}, {}}};
   auto cached = find_cached_model(*reference, HubOptions::from_environment().cache);
   if (cached.ok()) return std::move(*cached);
   Error error = std::move(cached).error();
@@ -51,18 +53,32 @@ Result<std::filesystem::path> ModelOption::find() const {
 
 void RunOptions::declare(CLI::App& app) {
   model.declare(app);
-  app.add_option("-t,--threads", threads, "Threads; default: the physical cores that this process may use")->check(CLI::Range(1, 1024));
-  app.add_option("--ctx", context, "Positions of the longest sequence; default: what the model states")->check(CLI::PositiveNumber);
-  app.add_option("--numerics", numerics, "exact: the reference's mathematics in f32; fast: whatever is quickest within the stated distance")
+  app.add_option("-t,--threads", threads,
+                 "Threads; default: the physical cores that this process may use")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--ctx", context,
+                 "Positions of the longest sequence; default: what the model states")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--numerics", numerics,
+                 "exact: the reference's mathematics in f32; fast: whatever is quickest within the "
+                 "stated distance")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
-  app.add_option("--weights", weights, "Type of the weights in memory: file (as they lie), f32, bf16, q8_0, q4_0, ...")->capture_default_str();
-  app.add_option("--kv", kv, "Type of the key-value cache: f32, f16, bf16, q8; default: f16, or f32 with --numerics exact");
-  app.add_option("--rope-switch", rope_switch, "LongRoPE models, when a text outgrows the original context: reprefill, keep, short, long")
+  app.add_option("--weights", weights,
+                 "Type of the weights in memory: file (as they lie), f32, bf16, q8_0, q4_0, ...")
+      ->capture_default_str();
+  app.add_option("--kv", kv,
+                 "Type of the key-value cache: f32, f16, bf16, q8; default: f16, or f32 with "
+                 "--numerics exact");
+  app.add_option(
+         "--rope-switch", rope_switch,
+         "LongRoPE models, when a text outgrows the original context: reprefill, keep, short, long")
       ->check(CLI::IsMember({"reprefill", "keep", "short", "long"}))
       ->capture_default_str();
-  app.add_option("--isa", isa, "Kernel table to use; default: the best of this CPU (see `phidias version`)");
-  app.add_option("--cache-budget", cache_budget_mib, "MiB that the key-value cache may take; default: the memory that is free");
+  app.add_option("--isa", isa,
+                 "Kernel table to use; default: the best of this CPU (see `phidias version`)");
+  app.add_option("--cache-budget", cache_budget_mib,
+                 "MiB that the key-value cache may take; default: the memory that is free");
   app.add_flag("-v,--verbose", verbose, "Say what is loaded and what memory it takes");
 }
 
@@ -82,19 +98,26 @@ Result<std::unique_ptr<Engine>> RunOptions::start() const {
   options.isa = isa;
   auto engine = Engine::create(*loaded, options);
   if (!engine.ok()) return engine;
-  for (const std::string& notice : (*loaded)->info().notices) std::fprintf(stderr, "note: %s\n", notice.c_str());
+  for (const std::string& notice : (*loaded)->info().notices)
+    std::fprintf(stderr, "note: %s\n", notice.c_str());
   if (verbose) {
     const MemoryPlan memory = (*engine)->memory();
     const EngineOptions& used = (*engine)->options();
-    std::fprintf(stderr, "model: %s, %s; threads: %zu; kernels: %s; numerics: %s\n", (*loaded)->info().type.c_str(),
-                 path->string().c_str(), used.threads, used.isa.c_str(), std::string(name_of(used.numerics)).c_str());
-    std::fprintf(stderr, "memory: weights %s, cache %llu bytes a position (%s at the context of %u, %s at most), step buffers %s\n",
-                 mebibytes(memory.weights).c_str(), static_cast<unsigned long long>(memory.cache_per_position),
-                 mebibytes(memory.cache_at_context).c_str(), used.context, mebibytes(memory.cache_budget).c_str(),
-                 mebibytes(memory.step_buffers).c_str());
+    std::fprintf(stderr, "model: %s, %s; threads: %zu; kernels: %s; numerics: %s\n",
+                 (*loaded)->info().type.c_str(), path->string().c_str(), used.threads,
+                 used.isa.c_str(), std::string(name_of(used.numerics)).c_str());
+    std::fprintf(stderr,
+                 "memory: weights %s, cache %llu bytes a position (%s at the context of %u, %s at "
+                 "most), step buffers %s\n",
+                 mebibytes(memory.weights).c_str(),
+                 static_cast<unsigned long long>(memory.cache_per_position),
+                 mebibytes(memory.cache_at_context).c_str(), used.context,
+                 mebibytes(memory.cache_budget).c_str(), mebibytes(memory.step_buffers).c_str());
     if (memory.largest_context < used.context) {
-      std::fprintf(stderr, "memory: the whole context does not fit; one sequence can have %u positions (--ctx %u)\n",
-                   memory.largest_context, memory.largest_context);
+      std::fprintf(
+          stderr,
+          "memory: the whole context does not fit; one sequence can have %u positions (--ctx %u)\n",
+          memory.largest_context, memory.largest_context);
     }
   }
   return engine;
@@ -103,7 +126,8 @@ Result<std::unique_ptr<Engine>> RunOptions::start() const {
 void InputOptions::declare(CLI::App& app, bool with_text) {
   auto* group = app.add_option_group("input", "What to read: exactly one of these");
   ids_option = group->add_option("--ids", ids, "Token ids, separated by commas");
-  group->add_option("--ids-file", ids_file, "A file of token ids, separated by commas or white space");
+  group->add_option("--ids-file", ids_file,
+                    "A file of token ids, separated by commas or white space");
   if (with_text) {
     text_option = group->add_option("--text", text, "Text");
     group->add_option("--file", file, "A file of text; - for standard input");
@@ -123,7 +147,9 @@ Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer) 
     return parse_ids(*content, ids_file);
   }
   if (is_text()) {
-    if (tokenizer == nullptr) return Error{Code::kNotFound, "the checkpoint has no tokenizer to encode text with; give --ids", {}};
+    if (tokenizer == nullptr)
+      return Error{
+          Code::kNotFound, "the checkpoint has no tokenizer to encode text with; give --ids", {}};
     auto content = read_text();
     if (!content.ok()) return std::move(content).error();
     return tokenizer->encode(*content);
@@ -133,19 +159,40 @@ Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer) 
 
 void SamplingArguments::declare(CLI::App& app) {
   auto* group = app.add_option_group("sampling", "How the next token is chosen");
-  group->add_option("--temperature,--temp", options.temperature, "0: always the likeliest token")->capture_default_str();
-  group->add_option("--top-k", options.top_k, "Keep the k likeliest; 0: off")->capture_default_str();
-  group->add_option("--top-p", options.top_p, "Keep the likeliest with this mass together; 1: off")->capture_default_str();
-  group->add_option("--min-p", options.min_p, "Keep what has this share of the likeliest's probability; 0: off")->capture_default_str();
-  group->add_option("--typical-p", options.typical_p, "Keep this mass of the most typical tokens; 1: off")->capture_default_str();
-  group->add_option("--repetition-penalty", options.repetition_penalty, "Above 1: tokens seen in prompt or answer become less likely")
+  group->add_option("--temperature,--temp", options.temperature, "0: always the likeliest token")
       ->capture_default_str();
-  group->add_option("--repetition-last", options.repetition_last, "Look at the last so many tokens only; 0: all")->capture_default_str();
-  group->add_option("--presence-penalty", options.presence_penalty, "Taken from the logit of a token that the answer holds")
+  group->add_option("--top-k", options.top_k, "Keep the k likeliest; 0: off")
       ->capture_default_str();
-  group->add_option("--frequency-penalty", options.frequency_penalty, "The same, once per occurrence")->capture_default_str();
-  group->add_option("--logit-bias", bias, "ID=VALUE, added to that token's logit; -inf bans it. Repeatable");
-  seed_option = group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
+  group->add_option("--top-p", options.top_p, "Keep the likeliest with this mass together; 1: off")
+      ->capture_default_str();
+  group
+      ->add_option("--min-p", options.min_p,
+                   "Keep what has this share of the likeliest's probability; 0: off")
+      ->capture_default_str();
+  group
+      ->add_option("--typical-p", options.typical_p,
+                   "Keep this mass of the most typical tokens; 1: off")
+      ->capture_default_str();
+  group
+      ->add_option("--repetition-penalty", options.repetition_penalty,
+                   "Above 1: tokens seen in prompt or answer become less likely")
+      ->capture_default_str();
+  group
+      ->add_option("--repetition-last", options.repetition_last,
+                   "Look at the last so many tokens only; 0: all")
+      ->capture_default_str();
+  group
+      ->add_option("--presence-penalty", options.presence_penalty,
+                   "Taken from the logit of a token that the answer holds")
+      ->capture_default_str();
+  group
+      ->add_option("--frequency-penalty", options.frequency_penalty,
+                   "The same, once per occurrence")
+      ->capture_default_str();
+  group->add_option("--logit-bias", bias,
+                    "ID=VALUE, added to that token's logit; -inf bans it. Repeatable");
+  seed_option =
+      group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
 }
 
 Result<SamplingOptions> SamplingArguments::resolve() const {
@@ -154,10 +201,13 @@ Result<SamplingOptions> SamplingArguments::resolve() const {
     const size_t equals = entry.find('=');
     char* end = nullptr;
     LogitBias parsed;
-    const auto read = std::from_chars(entry.data(), entry.data() + std::min(equals, entry.size()), parsed.id);
+    const auto read =
+        std::from_chars(entry.data(), entry.data() + std::min(equals, entry.size()), parsed.id);
     if (equals != std::string::npos) parsed.bias = std::strtod(entry.c_str() + equals + 1, &end);
-    if (equals == std::string::npos || read.ec != std::errc() || read.ptr != entry.data() + equals || end == entry.c_str() + equals + 1 || *end != '\0') {
-      return Error{Code::kInvalidArgument, "\"" + entry + "\" is not ID=VALUE", {{}, {}, "--logit-bias"}};
+    if (equals == std::string::npos || read.ec != std::errc() ||
+        read.ptr != entry.data() + equals || end == entry.c_str() + equals + 1 || *end != '\0') {
+      return Error{
+          Code::kInvalidArgument, "\"" + entry + "\" is not ID=VALUE", {{}, {}, "--logit-bias"}};
     }
     resolved.logit_bias.push_back(parsed);
   }
@@ -177,7 +227,9 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, const std::strin
     TokenId id = 0;
     const auto read = std::from_chars(text.data() + at, text.data() + end, id);
     if (read.ec != std::errc() || read.ptr != text.data() + end) {
-      return Error{Code::kInvalidArgument, "\"" + text.substr(at, std::min<size_t>(end - at, 40)) + "\" is not a token id", {{}, {}, place}};
+      return Error{Code::kInvalidArgument,
+                   "\"" + text.substr(at, std::min<size_t>(end - at, 40)) + "\" is not a token id",
+                   {{}, {}, place}};
     }
     ids.push_back(id);
     at = end;
@@ -189,19 +241,24 @@ Result<std::string> read_input(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::error_code ignored;
   if (!file || std::filesystem::is_directory(path, ignored)) {
-    return Error{Code::kNotFound, std::string("cannot be read: ") + (file ? "is a folder" : std::strerror(errno)), {path, {}, {}}};
+    return Error{Code::kNotFound,
+                 std::string("cannot be read: ") + (file ? "is a folder" : std::strerror(errno)),
+                 {path, {}, {}}};
   }
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 bool print(std::string_view text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 void warn_untraced(const std::vector<ChatMessage>& messages, const ChatPrompt& prompt) {
   for (const size_t index : prompt.untraced) {
-    std::fprintf(stderr, "warning: the chat template leaves out message %zu (%s); the model does not see it\n", index + 1,
-                 messages[index].role.c_str());
+    std::fprintf(
+        stderr,
+        "warning: the chat template leaves out message %zu (%s); the model does not see it\n",
+        index + 1, messages[index].role.c_str());
   }
 }
 

@@ -40,7 +40,8 @@ struct RunOptions {
 
   void declare(CLI::App& app);
   Result<RopeSwitch> rope_policy() const { return rope_switch_from_name(rope_switch); }
-  // Loads the model and makes an engine; with --verbose says what memory it will take before it takes it.
+  // Loads the model and makes an engine; with --verbose says what memory it will take before it
+  // takes it.
   Result<std::unique_ptr<Engine>> start() const;
 };
 
@@ -55,8 +56,13 @@ struct InputOptions {
 
   // `with_text` false: ids alone.
   void declare(CLI::App& app, bool with_text = true);
-  bool given() const { return !ids_file.empty() || !file.empty() || ids_option->count() > 0 || (text_option != nullptr && text_option->count() > 0); }
-  bool is_text() const { return !file.empty() || (text_option != nullptr && text_option->count() > 0); }
+  bool given() const {
+    return !ids_file.empty() || !file.empty() || ids_option->count() > 0 ||
+           (text_option != nullptr && text_option->count() > 0);
+  }
+  bool is_text() const {
+    return !file.empty() || (text_option != nullptr && text_option->count() > 0);
+  }
   Result<std::string> read_text() const;
   // Ids as given, or the text's by the model's tokenizer.
   Result<std::vector<TokenId>> read_ids(const Tokenizer* tokenizer) const;
@@ -86,8 +92,8 @@ void warn_untraced(const std::vector<ChatMessage>& messages, const ChatPrompt& p
 // The tokenizer of a path that need not have weights.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelOption& model);
 
-// Ctrl-C: set by the handler, cleared by whoever acts on it. install() is called once, by commands that can stop
-// half way.
+// Ctrl-C: set by the handler, cleared by whoever acts on it. install() is called once, by commands
+// that can stop half way.
 void install_interrupt_handler();
 bool interrupted();
 void clear_interrupt();

@@ -5,7 +5,9 @@
 namespace phidias::cli {
 
 Conversation::Conversation(Engine& engine, Settings settings)
-    : engine_(&engine), settings_(std::move(settings)), sequence_(engine.open({.rope_switch = settings_.rope_switch, .prompt_tokens = 0})) {}
+    : engine_(&engine),
+      settings_(std::move(settings)),
+      sequence_(engine.open({.rope_switch = settings_.rope_switch, .prompt_tokens = 0})) {}
 
 Conversation::~Conversation() { engine_->close(sequence_); }
 
@@ -19,7 +21,8 @@ std::vector<ChatMessage> Conversation::all_messages() const {
 Result<ChatPrompt> Conversation::prompt() const {
   const Model& model = engine_->model();
   const std::vector<ChatMessage> messages = all_messages();
-  return chat_prompt(*model.tokenizer(), *model.chat_template(), messages, {}, settings_.obey_markers);
+  return chat_prompt(*model.tokenizer(), *model.chat_template(), messages, {},
+                     settings_.obey_markers);
 }
 
 size_t Conversation::prompt_tokens() const {
@@ -39,7 +42,8 @@ Result<GenerateResult> Conversation::answer(const std::function<bool(std::string
   request.max_tokens = settings_.max_tokens;
   request.rope_switch = settings_.rope_switch;
   request.sequence = sequence_;
-  auto result = generate(*engine_, request, [&show](const GenerateEvent& event) { return show(event.text); });
+  auto result =
+      generate(*engine_, request, [&show](const GenerateEvent& event) { return show(event.text); });
   if (!result.ok()) return result;
   const Choice& choice = result->choices.front();
   if (choice.error) return *choice.error;
@@ -47,7 +51,8 @@ Result<GenerateResult> Conversation::answer(const std::function<bool(std::string
   return result;
 }
 
-Result<GenerateResult> Conversation::say(std::string text, const std::function<bool(std::string_view)>& show) {
+Result<GenerateResult> Conversation::say(std::string text,
+                                         const std::function<bool(std::string_view)>& show) {
   messages_.push_back({"user", std::move(text)});
   auto result = answer(show);
   if (!result.ok()) messages_.pop_back();

@@ -1,4 +1,5 @@
-// The state of a chat: what was said, the model's cache of it, and how to answer. Knows nothing of terminals.
+// The state of a chat: what was said, the model's cache of it, and how to answer. Knows nothing of
+// terminals.
 #pragma once
 
 #include <functional>
@@ -34,9 +35,9 @@ class Conversation {
   // Tokens of the prompt that asking again would give; 0 for an empty conversation.
   size_t prompt_tokens() const;
 
-  // Adds a user's message and answers it; pieces of the answer come through `show`, false stops it. What was said so far
-  // stays in the cache and is not run again. An answer that was stopped stays as far as it came; after an error the
-  // message is taken back.
+  // Adds a user's message and answers it; pieces of the answer come through `show`, false stops it.
+  // What was said so far stays in the cache and is not run again. An answer that was stopped stays
+  // as far as it came; after an error the message is taken back.
   Result<GenerateResult> say(std::string text, const std::function<bool(std::string_view)>& show);
   // Answers the last message anew. kInvalidArgument where there is none.
   Result<GenerateResult> again(const std::function<bool(std::string_view)>& show);

@@ -38,7 +38,9 @@ struct GenerateArguments {
 Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, const Model& model) {
   const auto tokenizer = model.tokenizer();
   if (!arguments.input.given() || arguments.input.is_text()) {
-    if (!tokenizer) return Error{Code::kNotFound, "the checkpoint has no tokenizer to encode text with; give --ids", {}};
+    if (!tokenizer)
+      return Error{
+          Code::kNotFound, "the checkpoint has no tokenizer to encode text with; give --ids", {}};
   } else {
     return arguments.input.read_ids(nullptr);
   }
@@ -48,9 +50,14 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
     if (!read.ok()) return std::move(read).error();
     text = std::move(*read);
   }
-  if (!arguments.chat) return tokenizer->encode(text, {.add_special = !arguments.no_add_special, .markers = true, .guard = 0});
+  if (!arguments.chat)
+    return tokenizer->encode(
+        text, {.add_special = !arguments.no_add_special, .markers = true, .guard = 0});
   const auto chat_template = model.chat_template();
-  if (!chat_template) return Error{Code::kNotFound, "the checkpoint has no chat template; leave --chat out and write the whole prompt", {}};
+  if (!chat_template)
+    return Error{Code::kNotFound,
+                 "the checkpoint has no chat template; leave --chat out and write the whole prompt",
+                 {}};
   std::vector<ChatMessage> messages;
   if (!arguments.system.empty()) messages.push_back({"system", arguments.system});
   messages.push_back({"user", text});
@@ -75,7 +82,8 @@ Json to_json(const GenerateResult& result, const Tokenizer* tokenizer, bool with
       if (!with_scores) continue;
       Json score = token_json(token.id, token.log_probability);
       score["top"] = Json::array();
-      for (const TokenLogProbability& other : token.best) score["top"].push_back(token_json(other.id, other.log_probability));
+      for (const TokenLogProbability& other : token.best)
+        score["top"].push_back(token_json(other.id, other.log_probability));
       scores.push_back(std::move(score));
     }
     Json json = {{"text", choice.text}, {"ids", ids}, {"finish_reason", name_of(choice.finish)}};
@@ -84,17 +92,22 @@ Json to_json(const GenerateResult& result, const Tokenizer* tokenizer, bool with
     if (choice.error) json["error"] = choice.error->to_string();
     choices.push_back(std::move(json));
   }
-  return {{"choices", choices},
-          {"usage", {{"prompt_tokens", result.prompt_tokens}, {"completion_tokens", result.generated_tokens}}},
-          {"first_token_s", result.first_token_seconds},
-          {"total_s", result.total_seconds}};
+  return {
+      {"choices", choices},
+      {"usage",
+       {{"prompt_tokens", result.prompt_tokens}, {"completion_tokens", result.generated_tokens}}},
+      {"first_token_s", result.first_token_seconds},
+      {"total_s", result.total_seconds}};
 }
 
 void print_stats(const GenerateResult& result) {
   const double decode = result.total_seconds - result.first_token_seconds;
-  const double decoded = static_cast<double>(result.generated_tokens) - static_cast<double>(result.choices.size());
-  std::fprintf(stderr, "prompt: %u tokens in %.2f s, %.1f tokens/s; answer: %u tokens", result.prompt_tokens, result.first_token_seconds,
-               result.prompt_tokens / std::max(result.first_token_seconds, 1e-9), result.generated_tokens);
+  const double decoded =
+      static_cast<double>(result.generated_tokens) - static_cast<double>(result.choices.size());
+  std::fprintf(stderr, "prompt: %u tokens in %.2f s, %.1f tokens/s; answer: %u tokens",
+               result.prompt_tokens, result.first_token_seconds,
+               result.prompt_tokens / std::max(result.first_token_seconds, 1e-9),
+               result.generated_tokens);
   if (decoded > 0) std::fprintf(stderr, ", %.1f tokens/s", decoded / std::max(decode, 1e-9));
   std::fprintf(stderr, "\n");
 }
@@ -105,7 +118,9 @@ Result<int> run(const GenerateArguments& arguments) {
   if (!sampling.ok()) return std::move(sampling).error();
   request.sampling = std::move(*sampling);
   if (!arguments.input.given() && arguments.prompt_option->count() == 0) {
-    return Error{Code::kInvalidArgument, "give a prompt with -p, or one of --text, --file, --ids, --ids-file", {}};
+    return Error{Code::kInvalidArgument,
+                 "give a prompt with -p, or one of --text, --file, --ids, --ids-file",
+                 {}};
   }
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
@@ -130,20 +145,25 @@ Result<int> run(const GenerateArguments& arguments) {
   install_interrupt_handler();
   const auto tokenizer = model.tokenizer();
   const bool streamed = !arguments.json && arguments.choices == 1;
-  if (streamed && arguments.echo && tokenizer) print(tokenizer->decode(request.prompt, !arguments.show_special));
+  if (streamed && arguments.echo && tokenizer)
+    print(tokenizer->decode(request.prompt, !arguments.show_special));
   bool readable = true;
   auto result = generate(**engine, request, [&](const GenerateEvent& event) {
     if (streamed && tokenizer) readable = print(event.text);
-    if (streamed && !tokenizer && event.token != nullptr) readable = print(std::to_string(event.token->id) + " ");
+    if (streamed && !tokenizer && event.token != nullptr)
+      readable = print(std::to_string(event.token->id) + " ");
     return readable && !interrupted();
   });
   if (!result.ok()) return std::move(result).error();
   if (arguments.json) {
-    print(to_json(*result, tokenizer.get(), arguments.top_log_probabilities.has_value()).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(to_json(*result, tokenizer.get(), arguments.top_log_probabilities.has_value())
+              .dump(-1, ' ', false, Json::error_handler_t::replace) +
+          "\n");
   } else if (streamed) {
     print("\n");
   } else {
-    for (size_t i = 0; i < result->choices.size(); ++i) print("[" + std::to_string(i) + "] " + result->choices[i].text + "\n");
+    for (size_t i = 0; i < result->choices.size(); ++i)
+      print("[" + std::to_string(i) + "] " + result->choices[i].text + "\n");
   }
   if (arguments.stats) print_stats(*result);
   for (const Choice& choice : result->choices) {
@@ -157,18 +177,27 @@ Result<int> run(const GenerateArguments& arguments) {
 std::function<Result<int>()> setup_generate(CLI::App& app) {
   auto arguments = std::make_shared<GenerateArguments>();
   arguments->run.declare(app);
-  arguments->prompt_option = app.add_option("-p,--prompt", arguments->prompt, "The text to go on with, or with --chat the question");
+  arguments->prompt_option = app.add_option("-p,--prompt", arguments->prompt,
+                                            "The text to go on with, or with --chat the question");
   arguments->input.declare(app);
-  app.add_flag("--chat", arguments->chat, "Put the prompt into the checkpoint's chat template as a user's message");
+  app.add_flag("--chat", arguments->chat,
+               "Put the prompt into the checkpoint's chat template as a user's message");
   app.add_option("--system", arguments->system, "With --chat: a system message before it");
-  app.add_flag("--obey-markers", arguments->obey_markers, "With --chat: markers such as <|end|> in the prompt act as markers");
-  app.add_flag("--no-add-special", arguments->no_add_special, "Leave out what the tokenizer puts in front of a text");
-  app.add_option("-n,--max-tokens", arguments->max_tokens, "Tokens of the answer at most; 0: until the context is full")->capture_default_str();
-  app.add_option("--choices", arguments->choices, "So many answers to the one prompt")->capture_default_str();
+  app.add_flag("--obey-markers", arguments->obey_markers,
+               "With --chat: markers such as <|end|> in the prompt act as markers");
+  app.add_flag("--no-add-special", arguments->no_add_special,
+               "Leave out what the tokenizer puts in front of a text");
+  app.add_option("-n,--max-tokens", arguments->max_tokens,
+                 "Tokens of the answer at most; 0: until the context is full")
+      ->capture_default_str();
+  app.add_option("--choices", arguments->choices, "So many answers to the one prompt")
+      ->capture_default_str();
   app.add_option("--stop", arguments->stop, "End before this text. Repeatable");
-  arguments->stop_ids_option = app.add_option("--stop-ids", arguments->stop_ids, "Stop ids in place of the model's own; \"\" for none");
+  arguments->stop_ids_option = app.add_option(
+      "--stop-ids", arguments->stop_ids, "Stop ids in place of the model's own; \"\" for none");
   app.add_flag("--show-special", arguments->show_special, "Show special tokens in the text");
-  app.add_option("--logprobs", arguments->top_log_probabilities, "With --json: log-probabilities of each token and of the N likeliest");
+  app.add_option("--logprobs", arguments->top_log_probabilities,
+                 "With --json: log-probabilities of each token and of the N likeliest");
   app.add_flag("--echo", arguments->echo, "Print the prompt first");
   app.add_flag("--stats", arguments->stats, "Say afterwards how long it took");
   app.add_flag("--json", arguments->json, "Print the whole result as JSON at the end");

@@ -34,7 +34,8 @@ Json to_json(const Inspection& inspection) {
                {"rotary_dim", info.rotary_dim},
                {"rope_theta", info.rope_theta},
                {"rope_magnitude", info.rope_magnitude},
-               {"rope_factors_digest", info.rope_factors_digest.empty() ? Json() : Json(info.rope_factors_digest)},
+               {"rope_factors_digest",
+                info.rope_factors_digest.empty() ? Json() : Json(info.rope_factors_digest)},
                {"tied_head", info.tied_head},
                {"parameters", info.parameters},
                {"tensors", info.tensors},
@@ -47,11 +48,13 @@ Json to_json(const Inspection& inspection) {
                {"chat_template", inspection.chat_template},
                {"notices", info.notices},
                {"problems", inspection.problems}};
-  for (const auto& [type, bytes] : inspection.kv_bytes_per_position) json["kv_bytes_per_position"][type] = bytes;
+  for (const auto& [type, bytes] : inspection.kv_bytes_per_position)
+    json["kv_bytes_per_position"][type] = bytes;
   Json types = Json::object();
   for (const auto& [type, bytes] : info.weight_types) types[type] = bytes;
   json["weight_types"] = types;
-  json["config"] = inspection.config_json.empty() ? Json() : Json::parse(inspection.config_json, nullptr, false);
+  json["config"] =
+      inspection.config_json.empty() ? Json() : Json::parse(inspection.config_json, nullptr, false);
   return json;
 }
 
@@ -70,23 +73,34 @@ std::string gibibytes(uint64_t bytes) {
 std::string to_text(const Inspection& inspection, uint32_t context) {
   const ModelInfo& info = inspection.info;
   std::string text;
-  auto line = [&text](const std::string& name, const std::string& value) { text += name + std::string(18 - std::min<size_t>(name.size(), 17), ' ') + value + "\n"; };
+  auto line = [&text](const std::string& name, const std::string& value) {
+    text += name + std::string(18 - std::min<size_t>(name.size(), 17), ' ') + value + "\n";
+  };
   line("model type", info.type);
-  line("layers", std::to_string(info.num_layers) + ", width " + std::to_string(info.hidden_size) + ", feed-forward " + std::to_string(info.intermediate_size));
-  line("heads", std::to_string(info.num_heads) + " x " + std::to_string(info.head_dim) + ", sharing " + std::to_string(info.num_kv_heads) + " key-value heads");
-  line("vocabulary", std::to_string(info.vocab_size) + " rows" + (info.tied_head ? ", head tied to the embedding" : ""));
-  line("context", std::to_string(info.max_context) + (info.window > 0 ? ", each position sees the last " + std::to_string(info.window) : ""));
+  line("layers", std::to_string(info.num_layers) + ", width " + std::to_string(info.hidden_size) +
+                     ", feed-forward " + std::to_string(info.intermediate_size));
+  line("heads", std::to_string(info.num_heads) + " x " + std::to_string(info.head_dim) +
+                    ", sharing " + std::to_string(info.num_kv_heads) + " key-value heads");
+  line("vocabulary", std::to_string(info.vocab_size) + " rows" +
+                         (info.tied_head ? ", head tied to the embedding" : ""));
+  line("context",
+       std::to_string(info.max_context) +
+           (info.window > 0 ? ", each position sees the last " + std::to_string(info.window) : ""));
   char rope[160];
-  std::snprintf(rope, sizeof rope, "theta %g, %u of %u dimensions", info.rope_theta, info.rotary_dim, info.head_dim);
+  std::snprintf(rope, sizeof rope, "theta %g, %u of %u dimensions", info.rope_theta,
+                info.rotary_dim, info.head_dim);
   line("rotation", rope);
   if (info.original_context > 0) {
-    std::snprintf(rope, sizeof rope, "original context %u, magnitude %.7g, factors %.12s", info.original_context, info.rope_magnitude, info.rope_factors_digest.c_str());
+    std::snprintf(rope, sizeof rope, "original context %u, magnitude %.7g, factors %.12s",
+                  info.original_context, info.rope_magnitude, info.rope_factors_digest.c_str());
     line("LongRoPE", rope);
   }
   if (info.weight_bytes > 0) {
-    line("parameters", grouped(info.parameters) + " in " + std::to_string(info.tensors) + " tensors");
+    line("parameters",
+         grouped(info.parameters) + " in " + std::to_string(info.tensors) + " tensors");
     std::string types;
-    for (const auto& [type, bytes] : info.weight_types) types += (types.empty() ? "" : ", ") + type + " " + grouped(bytes);
+    for (const auto& [type, bytes] : info.weight_types)
+      types += (types.empty() ? "" : ", ") + type + " " + grouped(bytes);
     line("weights", grouped(info.weight_bytes) + " bytes (" + types + ")");
     line("read per token", grouped(info.bytes_per_token) + " bytes of weights");
   } else {
@@ -94,20 +108,23 @@ std::string to_text(const Inspection& inspection, uint32_t context) {
   }
   const uint32_t positions = context > 0 ? context : info.max_context;
   for (const auto& [type, bytes] : inspection.kv_bytes_per_position) {
-    line("cache, " + type, grouped(bytes) + " bytes a position, " + gibibytes(bytes * positions) + " at " + std::to_string(positions));
+    line("cache, " + type, grouped(bytes) + " bytes a position, " + gibibytes(bytes * positions) +
+                               " at " + std::to_string(positions));
   }
   line("tokenizer", inspection.tokenizer);
   line("chat template", inspection.chat_template);
   std::string stops;
   for (size_t i = 0; i < info.stop_ids.size(); ++i) {
     stops += (i > 0 ? ", " : "") + std::to_string(info.stop_ids[i]);
-    if (i < inspection.stop_texts.size() && !inspection.stop_texts[i].empty()) stops += " " + inspection.stop_texts[i];
+    if (i < inspection.stop_texts.size() && !inspection.stop_texts[i].empty())
+      stops += " " + inspection.stop_texts[i];
   }
   line("stop ids", stops.empty() ? "none" : stops);
   for (const std::string& file : info.files) line("file", file);
   for (const std::string& notice : info.notices) line("note", notice);
   for (const std::string& problem : inspection.problems) line("PROBLEM", problem);
-  if (inspection.problems.empty() && info.weight_bytes > 0) line("checked", "every tensor's name, shape, type and place");
+  if (inspection.problems.empty() && info.weight_bytes > 0)
+    line("checked", "every tensor's name, shape, type and place");
   return text;
 }
 
@@ -116,9 +133,14 @@ Result<int> run(const InspectArguments& arguments) {
   if (!path.ok()) return std::move(path).error();
   auto inspection = inspect(*path);
   if (!inspection.ok()) return std::move(inspection).error();
-  print(arguments.json ? to_json(*inspection).dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : to_text(*inspection, arguments.context));
+  print(arguments.json
+            ? to_json(*inspection).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+            : to_text(*inspection, arguments.context));
   if (inspection->problems.empty()) return kExitOk;
-  return Error{Code::kCorrupt, "the checkpoint has " + std::to_string(inspection->problems.size()) + " problem(s), listed above", {path->string(), {}, {}}};
+  return Error{Code::kCorrupt,
+               "the checkpoint has " + std::to_string(inspection->problems.size()) +
+                   " problem(s), listed above",
+               {path->string(), {}, {}}};
 }
 
 }  // namespace
@@ -126,7 +148,8 @@ Result<int> run(const InspectArguments& arguments) {
 std::function<Result<int>()> setup_inspect(CLI::App& app) {
   auto arguments = std::make_shared<InspectArguments>();
   arguments->model.declare(app);
-  app.add_option("--ctx", arguments->context, "State the cache's size at so many positions; default: what the model states");
+  app.add_option("--ctx", arguments->context,
+                 "State the cache's size at so many positions; default: what the model states");
   app.add_flag("--json", arguments->json, "Everything as one JSON object");
   return [arguments] { return run(*arguments); };
 }

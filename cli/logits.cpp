@@ -39,18 +39,21 @@ Result<int> logits(const LogitsArguments& arguments) {
   {
     auto ids = arguments.input.read_ids((*engine)->model().tokenizer().get());
     if (!ids.ok()) return std::move(ids).error();
-    if (ids->empty()) return Error{Code::kInvalidArgument, "there are no tokens", {{}, {}, "--ids"}};
+    if (ids->empty())
+      return Error{Code::kInvalidArgument, "there are no tokens", {{}, {}, "--ids"}};
     streams.front().prompt = std::move(*ids);
   }
   for (size_t at = 0; at < arguments.batch_with.size();) {
     const size_t end = std::min(arguments.batch_with.find(';', at), arguments.batch_with.size());
     auto ids = parse_ids(arguments.batch_with.substr(at, end - at), "--batch-with");
     if (!ids.ok()) return std::move(ids).error();
-    if (!ids->empty()) streams.push_back({.prompt = std::move(*ids), .sequence = 0, .fed = 0, .next = 0});
+    if (!ids->empty())
+      streams.push_back({.prompt = std::move(*ids), .sequence = 0, .fed = 0, .next = 0});
     at = end + 1;
   }
   for (Stream& stream : streams) {
-    stream.sequence = (*engine)->open({.rope_switch = *policy, .prompt_tokens = static_cast<uint32_t>(stream.prompt.size())});
+    stream.sequence = (*engine)->open(
+        {.rope_switch = *policy, .prompt_tokens = static_cast<uint32_t>(stream.prompt.size())});
   }
   const size_t vocab = (*engine)->vocab();
   const size_t length = streams.front().prompt.size();
@@ -58,7 +61,8 @@ Result<int> logits(const LogitsArguments& arguments) {
   std::vector<int64_t> tokens;
   std::vector<float> step_logits;
 
-  // Each step: the next chunk of every prompt that has one, the next greedy token of every other sequence.
+  // Each step: the next chunk of every prompt that has one, the next greedy token of every other
+  // sequence.
   auto step = [&]() -> Status {
     std::vector<Row> rows;
     std::vector<size_t> owner;
@@ -76,13 +80,16 @@ Result<int> logits(const LogitsArguments& arguments) {
       }
       const size_t chunk = arguments.chunk == 0 ? stream.prompt.size() : arguments.chunk;
       const size_t end = std::min(stream.fed + chunk, stream.prompt.size());
-      while (stream.fed < end) add(stream.prompt[stream.fed], s == 0 || stream.fed + 1 == stream.prompt.size());
+      while (stream.fed < end)
+        add(stream.prompt[stream.fed], s == 0 || stream.fed + 1 == stream.prompt.size());
     }
     return (*engine)->step(rows, [&](size_t row, std::span<const float> values) {
       Stream& stream = streams[owner[row]];
       if (position[row] + 1 >= stream.prompt.size()) stream.next = best(values);
       if (owner[row] != 0) return;
-      if (position[row] < length) std::copy(values.begin(), values.end(), all.begin() + static_cast<ptrdiff_t>(position[row] * vocab));
+      if (position[row] < length)
+        std::copy(values.begin(), values.end(),
+                  all.begin() + static_cast<ptrdiff_t>(position[row] * vocab));
       if (position[row] + 1 >= length && tokens.size() < arguments.generate) {
         tokens.push_back(stream.next);
         step_logits.insert(step_logits.end(), values.begin(), values.end());
@@ -91,7 +98,9 @@ Result<int> logits(const LogitsArguments& arguments) {
   };
   while (streams.front().fed < length || tokens.size() < arguments.generate) {
     if (streams.front().fed >= (*engine)->context()) {
-      return Error{Code::kCapacityExceeded, "the context of " + std::to_string((*engine)->context()) + " positions is full", {{}, {}, "--generate"}};
+      return Error{Code::kCapacityExceeded,
+                   "the context of " + std::to_string((*engine)->context()) + " positions is full",
+                   {{}, {}, "--generate"}};
     }
     const Status status = step();
     if (!status.ok()) return status.error();
@@ -100,7 +109,8 @@ Result<int> logits(const LogitsArguments& arguments) {
   std::vector<NamedTensor> tensors{{"logits", TensorType::kF32, {1, length, vocab}, all.data()}};
   if (arguments.generate > 0) {
     tensors.push_back({"tokens", TensorType::kI64, {tokens.size()}, tokens.data()});
-    tensors.push_back({"step_logits", TensorType::kF32, {tokens.size(), vocab}, step_logits.data()});
+    tensors.push_back(
+        {"step_logits", TensorType::kF32, {tokens.size(), vocab}, step_logits.data()});
   }
   const Status saved = save_tensors(arguments.output, tensors);
   if (!saved.ok()) return saved.error();
@@ -113,10 +123,15 @@ std::function<Result<int>()> setup_logits(CLI::App& app) {
   auto arguments = std::make_shared<LogitsArguments>();
   arguments->run.declare(app);
   arguments->input.declare(app);
-  app.add_option("--generate", arguments->generate, "Then so many greedy tokens, end tokens not obeyed");
-  app.add_option("--chunk", arguments->chunk, "Feed the prompt in chunks of so many tokens; changes no bit of the output");
-  app.add_option("--batch-with", arguments->batch_with, "IDS;IDS: run these sequences in the same steps; changes no bit of the output");
-  app.add_option("-o,--output", arguments->output, "The safetensors file to write: logits [1, seq, vocab], tokens, step_logits")->required();
+  app.add_option("--generate", arguments->generate,
+                 "Then so many greedy tokens, end tokens not obeyed");
+  app.add_option("--chunk", arguments->chunk,
+                 "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  app.add_option("--batch-with", arguments->batch_with,
+                 "IDS;IDS: run these sequences in the same steps; changes no bit of the output");
+  app.add_option("-o,--output", arguments->output,
+                 "The safetensors file to write: logits [1, seq, vocab], tokens, step_logits")
+      ->required();
   return [arguments] { return logits(*arguments); };
 }
 

@@ -30,10 +30,15 @@ int report(const Error& error) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Phidias runs Microsoft's Phi-3 family of language models (Phi-3, Phi-3.5, Phi-4) on the CPU.\n"
-               "Start with: phidias chat -m FOLDER_OR_GGUF", "phidias"};
-  app.footer("Exit status: 0 success, 1 failure (one sentence on standard error), 2 wrong usage, 130 interrupted.\n"
-             "Colours appear on terminals only, and not with NO_COLOR set.");
+  CLI::App app{
+      "Phidias runs Microsoft's Phi-3 family of language models (Phi-3, Phi-3.5, Phi-4) on the "
+      "CPU.\n"
+      "Start with: phidias chat -m FOLDER_OR_GGUF",
+      "phidias"};
+  app.footer(
+      "Exit status: 0 success, 1 failure (one sentence on standard error), 2 wrong usage, 130 "
+      "interrupted.\n"
+      "Colours appear on terminals only, and not with NO_COLOR set.");
   app.set_version_flag("--version", std::string("phidias ") + PHIDIAS_VERSION);
   app.require_subcommand(1);
   app.fallthrough(false);
@@ -57,12 +62,14 @@ int run(int argc, char** argv) {
 }  // namespace phidias::cli
 
 int main(int argc, char** argv) {
-  std::setlocale(LC_CTYPE, "C.UTF-8");   // text is UTF-8 everywhere, whatever the environment says
-  std::signal(SIGPIPE, SIG_IGN);         // a closed pipe is a failed write, not the end
+  std::setlocale(LC_CTYPE, "C.UTF-8");  // text is UTF-8 everywhere, whatever the environment says
+  std::signal(SIGPIPE, SIG_IGN);        // a closed pipe is a failed write, not the end
   try {
     return phidias::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "phidias: not enough memory; try a smaller --ctx, --kv q8 or a model with smaller weights\n");
+    std::fprintf(stderr,
+                 "phidias: not enough memory; try a smaller --ctx, --kv q8 or a model with smaller "
+                 "weights\n");
   } catch (const std::exception& fault) {
     std::fprintf(stderr, "phidias: internal fault: %s\n", fault.what());
   }

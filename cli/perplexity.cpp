@@ -38,7 +38,9 @@ Result<int> run(PerplexityArguments arguments) {
     return std::move(result).error();
   }
   if (arguments.json) {
-    nlohmann::ordered_json json = {{"windows", result->windows}, {"tokens", result->tokens}, {"perplexity", result->perplexity}};
+    nlohmann::ordered_json json = {{"windows", result->windows},
+                                   {"tokens", result->tokens},
+                                   {"perplexity", result->perplexity}};
     if (result->kl_mean) {
       json["kl_mean"] = *result->kl_mean;
       json["kl_p99"] = *result->kl_p99;
@@ -48,12 +50,14 @@ Result<int> run(PerplexityArguments arguments) {
     return kExitOk;
   }
   char line[200];
-  std::snprintf(line, sizeof line, "perplexity %.5f over %llu tokens in %zu windows\n", result->perplexity,
-                static_cast<unsigned long long>(result->tokens), result->windows.size());
+  std::snprintf(line, sizeof line, "perplexity %.5f over %llu tokens in %zu windows\n",
+                result->perplexity, static_cast<unsigned long long>(result->tokens),
+                result->windows.size());
   print(line);
   if (result->kl_mean) {
-    std::snprintf(line, sizeof line, "divergence: mean %.6f, 99th percentile %.6f; same best token %.2f %%\n", *result->kl_mean,
-                  *result->kl_p99, 100 * *result->same_best);
+    std::snprintf(line, sizeof line,
+                  "divergence: mean %.6f, 99th percentile %.6f; same best token %.2f %%\n",
+                  *result->kl_mean, *result->kl_p99, 100 * *result->same_best);
     print(line);
   }
   return kExitOk;
@@ -68,11 +72,15 @@ std::function<Result<int>()> setup_perplexity(CLI::App& app) {
   group->add_option("--file", arguments->file, "A file of text; - for standard input");
   group->add_option("--ids-file", arguments->ids_file, "A file of token ids");
   group->require_option(1);
-  app.add_option("--window", arguments->options.window, "Tokens of a window; the first of each is not scored")
+  app.add_option("--window", arguments->options.window,
+                 "Tokens of a window; the first of each is not scored")
       ->check(CLI::Range(2U, 1U << 24))
       ->capture_default_str();
-  auto* save = app.add_option("--save-logits", arguments->options.save_log_probabilities, "Write log-probabilities (f16 safetensors)");
-  app.add_option("--against", arguments->options.against, "Compare with log-probabilities that another run saved")->excludes(save);
+  auto* save = app.add_option("--save-logits", arguments->options.save_log_probabilities,
+                              "Write log-probabilities (f16 safetensors)");
+  app.add_option("--against", arguments->options.against,
+                 "Compare with log-probabilities that another run saved")
+      ->excludes(save);
   app.add_flag("--json", arguments->json, "{\"windows\": [...], \"tokens\": n, \"perplexity\": x}");
   return [arguments] { return run(*arguments); };
 }

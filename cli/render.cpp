@@ -18,8 +18,9 @@ struct RenderArguments {
 };
 
 struct Renderer {
-  std::shared_ptr<const Tokenizer> tokenizer;      // may be null
-  std::shared_ptr<const ChatTemplate> fallback;    // for lines without a template of their own; may be null
+  std::shared_ptr<const Tokenizer> tokenizer;  // may be null
+  std::shared_ptr<const ChatTemplate>
+      fallback;  // for lines without a template of their own; may be null
 
   Json render(const std::string& line) const {
     const Json request = Json::parse(line, nullptr, false);
@@ -30,12 +31,15 @@ struct Renderer {
       if (!parsed.ok()) return {{"error", parsed.error().message}};
       own = std::move(*parsed);
     }
-    if (!own) return {{"error", "there is no template: give -m, --template, or \"template\" in the line"}};
-    const auto tokens = tokenizer ? tokenizer->template_tokens() : std::vector<std::pair<std::string, std::string>>();
+    if (!own)
+      return {{"error", "there is no template: give -m, --template, or \"template\" in the line"}};
+    const auto tokens = tokenizer ? tokenizer->template_tokens()
+                                  : std::vector<std::pair<std::string, std::string>>();
     auto text = own->render_json(line, tokens);
     if (!text.ok()) return {{"error", text.error().message}};
     Json answer = {{"text", *text}};
-    if (tokenizer) answer["ids"] = tokenizer->encode(*text, {.add_special = false, .markers = true, .guard = 0});
+    if (tokenizer)
+      answer["ids"] = tokenizer->encode(*text, {.add_special = false, .markers = true, .guard = 0});
     return answer;
   }
 };
@@ -46,11 +50,15 @@ Result<int> render(const RenderArguments& arguments) {
     auto path = arguments.model.find();
     if (!path.ok()) return std::move(path).error();
     auto tokenizer = Tokenizer::load(*path);
-    if (tokenizer.ok()) renderer.tokenizer = std::move(*tokenizer);
-    else if (tokenizer.error().code != Code::kNotFound) return std::move(tokenizer).error();
+    if (tokenizer.ok())
+      renderer.tokenizer = std::move(*tokenizer);
+    else if (tokenizer.error().code != Code::kNotFound)
+      return std::move(tokenizer).error();
     auto chat_template = load_chat_template(*path);
-    if (chat_template.ok()) renderer.fallback = std::move(*chat_template);
-    else if (chat_template.error().code != Code::kNotFound) return std::move(chat_template).error();
+    if (chat_template.ok())
+      renderer.fallback = std::move(*chat_template);
+    else if (chat_template.error().code != Code::kNotFound)
+      return std::move(chat_template).error();
   }
   if (!arguments.template_file.empty()) {
     auto source = read_input(arguments.template_file);
@@ -66,7 +74,8 @@ Result<int> render(const RenderArguments& arguments) {
   std::string line;
   while (std::getline(std::cin, line)) {
     if (line.empty()) continue;
-    if (!print(renderer.render(line).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n")) break;
+    if (!print(renderer.render(line).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"))
+      break;
   }
   return kExitOk;
 }
@@ -76,9 +85,11 @@ Result<int> render(const RenderArguments& arguments) {
 std::function<Result<int>()> setup_render(CLI::App& app) {
   auto arguments = std::make_shared<RenderArguments>();
   arguments->model.declare(app, false);
-  app.add_option("--template", arguments->template_file, "A Jinja file in place of the checkpoint's template");
+  app.add_option("--template", arguments->template_file,
+                 "A Jinja file in place of the checkpoint's template");
   app.add_flag("--jsonl", arguments->jsonl,
-               "Each line of standard input is {\"messages\": [...], \"add_generation_prompt\": true, ...}, each line of output "
+               "Each line of standard input is {\"messages\": [...], \"add_generation_prompt\": "
+               "true, ...}, each line of output "
                "{\"text\": ..., \"ids\": [...]} or {\"error\": ...} (the default)");
   return [arguments] { return render(*arguments); };
 }

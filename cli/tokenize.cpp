@@ -16,7 +16,9 @@ std::string joined(const std::vector<TokenId>& ids) {
   return text + "\n";
 }
 
-std::string json_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string json_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 // Calls `handle` with each line of standard input as JSON until one is not what is expected.
 template <typename Handle>
@@ -55,7 +57,8 @@ struct DetokenizeOptions {
 Result<int> tokenize(const TokenizeOptions& options) {
   auto tokenizer = load_tokenizer(options.model);
   if (!tokenizer.ok()) return std::move(tokenizer).error();
-  const EncodeOptions encode{.add_special = !options.no_add_special, .markers = !options.plain, .guard = 0};
+  const EncodeOptions encode{
+      .add_special = !options.no_add_special, .markers = !options.plain, .guard = 0};
   if (options.jsonl) {
     return for_each_json_line([&](const Json& line) -> Status {
       if (!line.is_string()) return Error{Code::kInvalidArgument, "is not a JSON string", {}};
@@ -73,7 +76,8 @@ Result<int> tokenize(const TokenizeOptions& options) {
   return kExitOk;
 }
 
-std::vector<std::string> streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
+std::vector<std::string> streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
+                                  bool skip_special) {
   DecodeStream stream(tokenizer, skip_special);
   std::vector<std::string> chunks;
   for (const TokenId id : ids) chunks.push_back(stream.push(id));
@@ -88,11 +92,14 @@ Result<int> detokenize(const DetokenizeOptions& options) {
     return for_each_json_line([&](const Json& line) -> Status {
       std::vector<TokenId> ids;
       for (const Json& id : line.is_array() ? line : Json::array({nullptr})) {
-        if (!id.is_number_integer()) return Error{Code::kInvalidArgument, "is not a JSON array of token ids", {}};
+        if (!id.is_number_integer())
+          return Error{Code::kInvalidArgument, "is not a JSON array of token ids", {}};
         ids.push_back(id.get<TokenId>());
       }
-      if (options.stream) print(json_line(streamed(**tokenizer, ids, options.skip_special)));
-      else print(json_line((*tokenizer)->decode(ids, options.skip_special)));
+      if (options.stream)
+        print(json_line(streamed(**tokenizer, ids, options.skip_special)));
+      else
+        print(json_line((*tokenizer)->decode(ids, options.skip_special)));
       return {};
     });
   }
@@ -112,12 +119,16 @@ Result<int> detokenize(const DetokenizeOptions& options) {
 std::function<Result<int>()> setup_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   options->model.declare(app);
-  app.add_flag("--no-add-special", options->no_add_special, "Leave out what the tokenizer puts in front of or behind a text");
-  app.add_flag("--plain", options->plain, "Markers in the text, such as <|end|>, are ordinary text");
+  app.add_flag("--no-add-special", options->no_add_special,
+               "Leave out what the tokenizer puts in front of or behind a text");
+  app.add_flag("--plain", options->plain,
+               "Markers in the text, such as <|end|>, are ordinary text");
   auto* group = app.add_option_group("input", "What to read: exactly one of these");
   group->add_option("--text", options->text, "Text");
   group->add_option("--file", options->file, "A file of text; - for standard input");
-  group->add_flag("--jsonl", options->jsonl, "Each line of standard input is a JSON string, each line of output an array of ids");
+  group->add_flag(
+      "--jsonl", options->jsonl,
+      "Each line of standard input is a JSON string, each line of output an array of ids");
   group->require_option(1);
   return [options] { return tokenize(*options); };
 }
@@ -126,10 +137,13 @@ std::function<Result<int>()> setup_detokenize(CLI::App& app) {
   auto options = std::make_shared<DetokenizeOptions>();
   options->model.declare(app);
   app.add_flag("--skip-special", options->skip_special, "Leave special tokens out of the text");
-  app.add_flag("--stream", options->stream, "Decode id by id; with --jsonl, print what each id gave and then the rest");
+  app.add_flag("--stream", options->stream,
+               "Decode id by id; with --jsonl, print what each id gave and then the rest");
   auto* group = app.add_option_group("input", "What to read: exactly one of these");
   group->add_option("--ids", options->ids, "Token ids, separated by commas");
-  group->add_flag("--jsonl", options->jsonl, "Each line of standard input is an array of ids, each line of output a JSON string");
+  group->add_flag(
+      "--jsonl", options->jsonl,
+      "Each line of standard input is an array of ids, each line of output a JSON string");
   group->require_option(1);
   return [options] { return detokenize(*options); };
 }

@@ -15,10 +15,13 @@ int main(int argc, char** argv) {
   }
   auto engine = phidias::Engine::create(*model);
   if (!engine.ok() || !(*model)->tokenizer() || !(*model)->chat_template()) {
-    std::cerr << (engine.ok() ? "the model has no tokenizer or chat template" : engine.error().to_string()) << "\n";
+    std::cerr << (engine.ok() ? "the model has no tokenizer or chat template"
+                              : engine.error().to_string())
+              << "\n";
     return 1;
   }
-  auto prompt = phidias::chat_prompt(*(*model)->tokenizer(), *(*model)->chat_template(), {{"user", argv[2]}});
+  auto prompt =
+      phidias::chat_prompt(*(*model)->tokenizer(), *(*model)->chat_template(), {{"user", argv[2]}});
   if (!prompt.ok()) {
     std::cerr << prompt.error().to_string() << "\n";
     return 1;

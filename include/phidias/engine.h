@@ -17,15 +17,16 @@ class Stepper;
 
 // One thread at a time. Several engines, also of one model, may live in a process.
 //
-// The same bits: for one build, kernel table, weight type, cache type, page size and numerics, a sequence's logits
-// depend on its tokens and its SequenceOptions alone; not on other sequences, on how it was cut into steps, or on
-// the number of threads. One exception by definition: under RopeSwitch::kKeep the cut decides which positions were
-// cached before the switch.
+// The same bits: for one build, kernel table, weight type, cache type, page size and numerics, a
+// sequence's logits depend on its tokens and its SequenceOptions alone; not on other sequences, on
+// how it was cut into steps, or on the number of threads. One exception by definition: under
+// RopeSwitch::kKeep the cut decides which positions were cached before the switch.
 class Engine {
  public:
-  // Errors: kInvalidArgument (unknown kv type or ISA, a context beyond the model's, exact with another cache than
-  // f32), kOutOfMemory. Takes no cache memory yet.
-  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
+  // Errors: kInvalidArgument (unknown kv type or ISA, a context beyond the model's, exact with
+  // another cache than f32), kOutOfMemory. Takes no cache memory yet.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model,
+                                                const EngineOptions& options = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -46,9 +47,10 @@ class Engine {
   // Forgets all positions from `length` on.
   Status truncate(SequenceId sequence, uint32_t length);
 
-  // Runs the rows. All or nothing: on an error no sequence has changed, but that pages may have been given back.
-  // Errors: kInvalidArgument (a token outside the vocabulary, a position that is not next, an unknown sequence),
-  // kCapacityExceeded (context or cache budget, with the figures), kOutOfMemory.
+  // Runs the rows. All or nothing: on an error no sequence has changed, but that pages may have
+  // been given back. Errors: kInvalidArgument (a token outside the vocabulary, a position that is
+  // not next, an unknown sequence), kCapacityExceeded (context or cache budget, with the figures),
+  // kOutOfMemory.
   Status step(std::span<const Row> rows, const LogitsSink& sink = {});
 
   Stepper& stepper();  // for the library's own files

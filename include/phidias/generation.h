@@ -17,33 +17,36 @@
 namespace phidias {
 
 struct GenerateRequest {
-  std::vector<TokenId> prompt;      // at least one id
+  std::vector<TokenId> prompt;  // at least one id
   SamplingOptions sampling;
-  uint32_t max_tokens = 0;          // of each answer; 0, or more than fits: until the context is full
-  uint32_t choices = 1;             // answers to the one prompt, 1 to 128
+  uint32_t max_tokens = 0;  // of each answer; 0, or more than fits: until the context is full
+  uint32_t choices = 1;     // answers to the one prompt, 1 to 128
   std::optional<std::vector<TokenId>> stop_ids;  // in place of the model's own; empty: none
-  std::vector<std::string> stop_strings;         // need a tokenizer; the text ends before the first that occurs
-  std::optional<uint32_t> top_log_probabilities; // log-probability of each token and of so many alternatives
-  bool skip_special = true;         // leave special tokens out of the text
+  std::vector<std::string>
+      stop_strings;  // need a tokenizer; the text ends before the first that occurs
+  std::optional<uint32_t>
+      top_log_probabilities;  // log-probability of each token and of so many alternatives
+  bool skip_special = true;   // leave special tokens out of the text
   RopeSwitch rope_switch = RopeSwitch::kReprefill;
-  // A sequence of the caller's to go on with, for one choice: what its tokens have in common with the prompt is not
-  // run again. It ends up holding the prompt and the answer, and stays the caller's. 0: a fresh one.
+  // A sequence of the caller's to go on with, for one choice: what its tokens have in common with
+  // the prompt is not run again. It ends up holding the prompt and the answer, and stays the
+  // caller's. 0: a fresh one.
   SequenceId sequence = 0;
 };
 
 enum class FinishReason : uint8_t {
-  kNone,       // not finished
-  kStop,       // a stop id or a stop string
-  kLength,     // max_tokens, or the context is full
+  kNone,    // not finished
+  kStop,    // a stop id or a stop string
+  kLength,  // max_tokens, or the context is full
   kCancelled,
-  kError,      // see Choice::error; other requests go on
+  kError,  // see Choice::error; other requests go on
 };
 // "stop", "length", "cancelled", "error".
 std::string_view name_of(FinishReason reason);
 
 struct GeneratedToken {
   TokenId id = 0;
-  double log_probability = 0;               // where asked for
+  double log_probability = 0;  // where asked for
   std::vector<TokenLogProbability> best;
 };
 
@@ -51,7 +54,7 @@ struct Choice {
   std::vector<GeneratedToken> tokens;  // with the stop id, if one ended it
   std::string text;                    // without the stop id's and without the stop string
   FinishReason finish = FinishReason::kNone;
-  std::string stopped_by;              // the stop string, or the stop id's text
+  std::string stopped_by;  // the stop string, or the stop id's text
   std::optional<Error> error;
 };
 
@@ -64,9 +67,10 @@ struct GenerateResult {
   double total_seconds = 0;
 };
 
-// What one token brought. `text` may be empty (a character not complete, a possible stop string held back).
+// What one token brought. `text` may be empty (a character not complete, a possible stop string
+// held back).
 struct GenerateEvent {
-  size_t request = 0;   // as submitted, from 0
+  size_t request = 0;  // as submitted, from 0
   uint32_t choice = 0;
   const GeneratedToken* token = nullptr;  // null where only held-back text is released
   std::string_view text;
@@ -75,9 +79,9 @@ struct GenerateEvent {
 // Called on the thread that steps; must not call the generator. False cancels the request.
 using GenerateCallback = std::function<bool(const GenerateEvent&)>;
 
-// Runs requests side by side: each step decodes one token of every running answer and takes prompt tokens of
-// waiting requests into the same pass. A request's answer does not depend on what else runs.
-// One thread at a time; the engine must outlive it and be used by nothing else meanwhile.
+// Runs requests side by side: each step decodes one token of every running answer and takes prompt
+// tokens of waiting requests into the same pass. A request's answer does not depend on what else
+// runs. One thread at a time; the engine must outlive it and be used by nothing else meanwhile.
 class Generator {
  public:
   explicit Generator(Engine& engine, GenerateCallback callback = {});
@@ -85,12 +89,14 @@ class Generator {
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
 
-  // The request's number, counted from 0. Errors: kInvalidArgument (empty prompt, sampling options, stop strings without
-  // a tokenizer, choices), kCapacityExceeded (the prompt fills the context; both lengths are named).
+  // The request's number, counted from 0. Errors: kInvalidArgument (empty prompt, sampling options,
+  // stop strings without a tokenizer, choices), kCapacityExceeded (the prompt fills the context;
+  // both lengths are named).
   Result<size_t> submit(GenerateRequest request);
   void cancel(size_t request);
   bool done() const;  // nothing is waiting or running
-  // One pass. An error that only some requests caused ends these; the step itself fails for nobody's request.
+  // One pass. An error that only some requests caused ends these; the step itself fails for
+  // nobody's request.
   Status step();
   // The result of a finished request; it is kept until taken.
   GenerateResult take(size_t request);
@@ -100,10 +106,12 @@ class Generator {
   std::unique_ptr<Impl> impl_;
 };
 
-// All requests at once, until every one has finished; results in their order. The first invalid request is an error and
-// nothing runs.
-Result<std::vector<GenerateResult>> generate(Engine& engine, std::span<const GenerateRequest> requests,
+// All requests at once, until every one has finished; results in their order. The first invalid
+// request is an error and nothing runs.
+Result<std::vector<GenerateResult>> generate(Engine& engine,
+                                             std::span<const GenerateRequest> requests,
                                              const GenerateCallback& callback = {});
-Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request, const GenerateCallback& callback = {});
+Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request,
+                                const GenerateCallback& callback = {});
 
 }  // namespace phidias

@@ -17,7 +17,7 @@ namespace phidias {
 
 // Readable from a checkpoint's headers alone.
 struct ModelInfo {
-  std::string type;              // model_type or architecture
+  std::string type;  // model_type or architecture
   std::string path;
   uint32_t num_layers = 0;
   uint32_t hidden_size = 0;
@@ -27,10 +27,10 @@ struct ModelInfo {
   uint32_t head_dim = 0;
   uint32_t qk_head_dim = 0;
   uint32_t rotary_dim = 0;
-  uint32_t vocab_size = 0;       // rows of the embedding, not tokens
+  uint32_t vocab_size = 0;  // rows of the embedding, not tokens
   uint32_t max_context = 0;
-  uint32_t original_context = 0; // 0 without LongRoPE
-  uint32_t window = 0;           // 0: every position is seen
+  uint32_t original_context = 0;  // 0 without LongRoPE
+  uint32_t window = 0;            // 0: every position is seen
   double rope_theta = 0;
   double rope_magnitude = 1;
   std::string rope_factors_digest;  // of both LongRoPE lists, to tell files apart; empty without
@@ -38,7 +38,8 @@ struct ModelInfo {
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;
   uint64_t bytes_per_token = 0;  // of weights, read when decoding one token
-  std::vector<std::pair<std::string, uint64_t>> weight_types;  // "BF16" -> bytes, in order of first use
+  std::vector<std::pair<std::string, uint64_t>>
+      weight_types;  // "BF16" -> bytes, in order of first use
   size_t tensors = 0;
   std::vector<std::string> files;
   std::vector<TokenId> stop_ids;
@@ -49,8 +50,10 @@ struct ModelInfo {
 class Model {
  public:
   // A Hugging Face folder or a .gguf file. Every tensor is checked before anything is returned.
-  // Errors: kNotFound, kCorrupt (all mismatches in one message), kUnsupported (model type, number format), kIo.
-  static Result<std::shared_ptr<const Model>> load(const std::filesystem::path& path, const LoadOptions& options = {});
+  // Errors: kNotFound, kCorrupt (all mismatches in one message), kUnsupported (model type, number
+  // format), kIo.
+  static Result<std::shared_ptr<const Model>> load(const std::filesystem::path& path,
+                                                   const LoadOptions& options = {});
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -60,7 +63,8 @@ class Model {
   std::shared_ptr<const Tokenizer> tokenizer() const;
   // The file's own, else the family's where there is one, else null.
   std::shared_ptr<const ChatTemplate> chat_template() const;
-  // Ids that end an answer: the union of what config, generation_config and tokenizer declare and the family's own.
+  // Ids that end an answer: the union of what config, generation_config and tokenizer declare and
+  // the family's own.
   const std::vector<TokenId>& stop_ids() const;
 
   struct Impl;

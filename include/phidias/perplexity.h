@@ -14,25 +14,28 @@
 namespace phidias {
 
 struct PerplexityOptions {
-  uint32_t window = 512;                    // tokens; windows do not overlap, a last partial one is dropped
-  std::filesystem::path save_log_probabilities;  // log-probabilities [scored, vocab] in f16 as safetensors; empty: none
-  std::filesystem::path against;            // such a file of another run on the same tokens; empty: none
+  uint32_t window = 512;  // tokens; windows do not overlap, a last partial one is dropped
+  std::filesystem::path save_log_probabilities;  // log-probabilities [scored, vocab] in f16 as
+                                                 // safetensors; empty: none
+  std::filesystem::path against;  // such a file of another run on the same tokens; empty: none
   std::function<bool(size_t done, size_t total)> progress;  // windows; false cancels
 };
 
 struct Perplexity {
-  std::vector<double> windows;  // negative log-likelihood summed over each window's scored tokens (all but its first)
+  std::vector<double> windows;  // negative log-likelihood summed over each window's scored tokens
+                                // (all but its first)
   uint64_t tokens = 0;          // scored
   double perplexity = 0;        // exp of the mean
-  // Kullback-Leibler divergence of this run from the saved one, per scored token, and how often both prefer the
-  // same token. Present with `against`.
+  // Kullback-Leibler divergence of this run from the saved one, per scored token, and how often
+  // both prefer the same token. Present with `against`.
   std::optional<double> kl_mean;
   std::optional<double> kl_p99;
   std::optional<double> same_best;
 };
 
-// Errors: kInvalidArgument (fewer tokens than one window, a window beyond the context), kCorrupt (`against` does not fit), kIo,
-// kNonFinite, kCancelled.
-Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids, const PerplexityOptions& options = {});
+// Errors: kInvalidArgument (fewer tokens than one window, a window beyond the context), kCorrupt
+// (`against` does not fit), kIo, kNonFinite, kCancelled.
+Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids,
+                              const PerplexityOptions& options = {});
 
 }  // namespace phidias

@@ -1,4 +1,5 @@
-// Everything. Start at model.h (load), engine.h (sequences and steps) and generation.h (requests and answers).
+// Everything. Start at model.h (load), engine.h (sequences and steps) and generation.h (requests
+// and answers).
 #pragma once
 
 #include "phidias/build.h"

@@ -1,5 +1,6 @@
-// Errors as values. Whatever a user, a file or a socket can cause comes back as an Error with a code, a
-// sentence that says what to do, and the place where it happened; nothing here throws or aborts.
+// Errors as values. Whatever a user, a file or a socket can cause comes back as an Error with a
+// code, a sentence that says what to do, and the place where it happened; nothing here throws or
+// aborts.
 #pragma once
 
 #include <cstdint>
@@ -43,12 +44,15 @@ struct [[nodiscard]] Error {
   std::string to_string() const;
 };
 
-// A value or an Error. value() on an error and error() on a value are our own mistakes and end the process.
+// A value or an Error. value() on an error and error() on a value are our own mistakes and end the
+// process.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }

@@ -14,13 +14,13 @@ using SequenceId = uint64_t;
 
 struct SequenceOptions {
   RopeSwitch rope_switch = RopeSwitch::kReprefill;
-  // Tokens of the whole prompt, where it will come in several steps: LongRoPE's list is chosen by it from the
-  // first chunk on. 0: not known.
+  // Tokens of the whole prompt, where it will come in several steps: LongRoPE's list is chosen by
+  // it from the first chunk on. 0: not known.
   uint32_t prompt_tokens = 0;
 };
 
-// One row of a step. Rows of a sequence must have consecutive positions, in order; the first is the sequence's
-// length. Rows of different sequences may lie in any order.
+// One row of a step. Rows of a sequence must have consecutive positions, in order; the first is the
+// sequence's length. Rows of different sequences may lie in any order.
 struct Row {
   TokenId token = 0;
   SequenceId sequence = 0;
@@ -28,16 +28,17 @@ struct Row {
   bool wants_output = false;
 };
 
-// Called with the logits [vocab] of each row that wants them, in the order of the rows. The memory is reused.
+// Called with the logits [vocab] of each row that wants them, in the order of the rows. The memory
+// is reused.
 using LogitsSink = std::function<void(size_t row, std::span<const float> logits)>;
 
 struct MemoryPlan {
-  uint64_t weights = 0;              // mapped or converted
-  uint64_t cache_per_position = 0;   // 2 * layers * kv_heads * bytes of a head's vector
-  uint64_t cache_at_context = 0;     // one sequence of the full context
-  uint64_t cache_budget = 0;         // the most that pages may take, all sequences together
-  uint64_t step_buffers = 0;         // for a step of step_rows rows
-  uint32_t largest_context = 0;      // positions of one sequence that the budget holds
+  uint64_t weights = 0;             // mapped or converted
+  uint64_t cache_per_position = 0;  // 2 * layers * kv_heads * bytes of a head's vector
+  uint64_t cache_at_context = 0;    // one sequence of the full context
+  uint64_t cache_budget = 0;        // the most that pages may take, all sequences together
+  uint64_t step_buffers = 0;        // for a step of step_rows rows
+  uint32_t largest_context = 0;     // positions of one sequence that the budget holds
 };
 
 }  // namespace phidias

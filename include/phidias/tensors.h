@@ -20,7 +20,8 @@ struct NamedTensor {
   const void* data = nullptr;  // dense, row-major; as many values as the shape says
 };
 
-// Written beside `path` and renamed; in place where `path` is not a regular file. Errors: kIo, kInvalidArgument.
+// Written beside `path` and renamed; in place where `path` is not a regular file. Errors: kIo,
+// kInvalidArgument.
 Status save_tensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors);
 
 }  // namespace phidias

@@ -26,9 +26,11 @@ BuildInfo build_info() {
   info.usable_cores = usable_cores();
   const auto available = available_tables();
   for (const KernelTable* table : compiled_tables()) {
-    info.kernels.emplace_back(table->name, std::find(available.begin(), available.end(), table) != available.end());
+    info.kernels.emplace_back(
+        table->name, std::find(available.begin(), available.end(), table) != available.end());
   }
-  for (const Variant& variant : variants()) info.model_types.emplace_back(variant.name, variant.description);
+  for (const Variant& variant : variants())
+    info.model_types.emplace_back(variant.name, variant.description);
   for (const FormatRow& format : format_rows()) info.formats.emplace_back(format.name);
   return info;
 }

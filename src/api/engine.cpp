@@ -10,7 +10,9 @@
 namespace phidias {
 namespace {
 
-Error invalid(std::string message, std::string item) { return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}}; }
+Error invalid(std::string message, std::string item) {
+  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
+}
 
 Result<KvType> kv_type(const std::string& name, Numerics numerics) {
   const std::string wanted = !name.empty() ? name : numerics == Numerics::kExact ? "f32" : "f16";
@@ -20,7 +22,8 @@ Result<KvType> kv_type(const std::string& name, Numerics numerics) {
     known += (i > 0 ? ", " : "") + std::string(row.name);
     if (row.name != wanted) continue;
     if (numerics == Numerics::kExact && row.type != KvType::kF32) {
-      return invalid("exact numerics keep the cache in f32; leave --kv out or use fast numerics", "kv");
+      return invalid("exact numerics keep the cache in f32; leave --kv out or use fast numerics",
+                     "kv");
     }
     return row.type;
   }
@@ -31,8 +34,11 @@ Result<const KernelTable*> kernel_table(const std::string& name) {
   if (name.empty()) return &best_table();
   if (const KernelTable* table = table_by_name(name)) return table;
   std::string known;
-  for (const KernelTable* table : available_tables()) known += (known.empty() ? "" : ", ") + std::string(table->name);
-  return invalid("\"" + name + "\" is not a kernel table that this CPU can run; choose one of " + known, "isa");
+  for (const KernelTable* table : available_tables())
+    known += (known.empty() ? "" : ", ") + std::string(table->name);
+  return invalid(
+      "\"" + name + "\" is not a kernel table that this CPU can run; choose one of " + known,
+      "isa");
 }
 
 }  // namespace
@@ -40,22 +46,29 @@ Result<const KernelTable*> kernel_table(const std::string& name) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& wanted) {
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model,
+                                               const EngineOptions& wanted) {
   if (model->impl().weights.layers.empty()) {
-    return Error{Code::kNotFound, "the folder has no weights, so nothing can be run", {model->info().path, {}, {}}};
+    return Error{Code::kNotFound,
+                 "the folder has no weights, so nothing can be run",
+                 {model->info().path, {}, {}}};
   }
   const ModelSpec& spec = model->impl().spec;
   EngineOptions options = wanted;
   if (options.context > spec.max_context) {
     return Error{Code::kCapacityExceeded,
-                 "a context of " + std::to_string(options.context) + " was asked for, but this model supports at most " +
-                     std::to_string(spec.max_context), {{}, {}, "ctx"}};
+                 "a context of " + std::to_string(options.context) +
+                     " was asked for, but this model supports at most " +
+                     std::to_string(spec.max_context),
+                 {{}, {}, "ctx"}};
   }
   if (options.context == 0) options.context = spec.max_context;
   if (options.threads == 0) options.threads = usable_cores();
   if (options.step_rows == 0) return invalid("must be at least 1", "step_rows");
   if (options.page_positions == 0 || options.page_positions > kMaxPagePositions) {
-    return invalid("is " + std::to_string(options.page_positions) + ", expected 1 to " + std::to_string(kMaxPagePositions), "page_positions");
+    return invalid("is " + std::to_string(options.page_positions) + ", expected 1 to " +
+                       std::to_string(kMaxPagePositions),
+                   "page_positions");
   }
   PHIDIAS_TRY(const KvType kv, kv_type(options.kv, options.numerics));
   options.kv = kv_type_row(kv).name;
@@ -69,13 +82,14 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   auto impl = std::make_unique<Impl>();
   impl->threads = std::make_unique<ThreadPool>(options.threads);
   impl->kernels = kernels;
-  impl->stepper = std::make_unique<Stepper>(spec, model->impl().weights, *kernels, *impl->threads,
-                                            StepperOptions{.numerics = options.numerics,
-                                                           .kv = kv,
-                                                           .context = options.context,
-                                                           .cache_budget = options.cache_budget,
-                                                           .step_rows = options.step_rows,
-                                                           .page_positions = options.page_positions});
+  impl->stepper =
+      std::make_unique<Stepper>(spec, model->impl().weights, *kernels, *impl->threads,
+                                StepperOptions{.numerics = options.numerics,
+                                               .kv = kv,
+                                               .context = options.context,
+                                               .cache_budget = options.cache_budget,
+                                               .step_rows = options.step_rows,
+                                               .page_positions = options.page_positions});
   impl->model = std::move(model);
   impl->options = options;
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -105,8 +119,14 @@ SequenceId Engine::open(const SequenceOptions& options) { return impl_->stepper-
 void Engine::close(SequenceId sequence) { impl_->stepper->close(sequence); }
 Result<SequenceId> Engine::fork(SequenceId sequence) { return impl_->stepper->fork(sequence); }
 uint32_t Engine::length(SequenceId sequence) const { return impl_->stepper->length(sequence); }
-std::span<const TokenId> Engine::tokens(SequenceId sequence) const { return impl_->stepper->tokens(sequence); }
-Status Engine::truncate(SequenceId sequence, uint32_t length) { return impl_->stepper->truncate(sequence, length); }
-Status Engine::step(std::span<const Row> rows, const LogitsSink& sink) { return impl_->stepper->step(rows, sink); }
+std::span<const TokenId> Engine::tokens(SequenceId sequence) const {
+  return impl_->stepper->tokens(sequence);
+}
+Status Engine::truncate(SequenceId sequence, uint32_t length) {
+  return impl_->stepper->truncate(sequence, length);
+}
+Status Engine::step(std::span<const Row> rows, const LogitsSink& sink) {
+  return impl_->stepper->step(rows, sink);
+}
 
 }  // namespace phidias

@@ -8,11 +8,16 @@ namespace phidias {
 
 std::string_view name_of(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kNone: return "";
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
-    case FinishReason::kError: return "error";
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
   }
   return "";
 }
@@ -25,17 +30,23 @@ struct Generator::Impl {
 Generator::Generator(Engine& engine, GenerateCallback callback) {
   auto tokenizer = engine.model().tokenizer();
   const Tokenizer* borrowed = tokenizer.get();
-  impl_.reset(new Impl{std::move(tokenizer), Scheduler(engine.stepper(), borrowed, engine.model().stop_ids(), std::move(callback))});
+  impl_.reset(new Impl{
+      std::move(tokenizer),
+      Scheduler(engine.stepper(), borrowed, engine.model().stop_ids(), std::move(callback))});
 }
 Generator::~Generator() = default;
 
-Result<size_t> Generator::submit(GenerateRequest request) { return impl_->scheduler.submit(std::move(request)); }
+Result<size_t> Generator::submit(GenerateRequest request) {
+  return impl_->scheduler.submit(std::move(request));
+}
 void Generator::cancel(size_t request) { impl_->scheduler.cancel(request); }
 bool Generator::done() const { return impl_->scheduler.done(); }
 Status Generator::step() { return impl_->scheduler.step(); }
 GenerateResult Generator::take(size_t request) { return impl_->scheduler.take(request); }
 
-Result<std::vector<GenerateResult>> generate(Engine& engine, std::span<const GenerateRequest> requests, const GenerateCallback& callback) {
+Result<std::vector<GenerateResult>> generate(Engine& engine,
+                                             std::span<const GenerateRequest> requests,
+                                             const GenerateCallback& callback) {
   Generator generator(engine, callback);
   for (const GenerateRequest& request : requests) PHIDIAS_CHECK_OK(generator.submit(request));
   while (!generator.done()) PHIDIAS_CHECK_OK(generator.step());
@@ -44,7 +55,8 @@ Result<std::vector<GenerateResult>> generate(Engine& engine, std::span<const Gen
   return results;
 }
 
-Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request, const GenerateCallback& callback) {
+Result<GenerateResult> generate(Engine& engine, const GenerateRequest& request,
+                                const GenerateCallback& callback) {
   PHIDIAS_TRY(auto results, generate(engine, std::span(&request, 1), callback));
   return std::move(results.front());
 }

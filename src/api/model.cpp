@@ -15,7 +15,9 @@ Result<std::optional<Format>> weight_format(const std::string& name) {
   if (format) return std::optional<Format>(format);
   std::string known = "file, q4";
   for (const FormatRow& row : format_rows()) known += ", " + std::string(row.name);
-  return Error{Code::kInvalidArgument, "\"" + name + "\" is not a number format; choose one of " + known, {{}, {}, "weights"}};
+  return Error{Code::kInvalidArgument,
+               "\"" + name + "\" is not a number format; choose one of " + known,
+               {{}, {}, "weights"}};
 }
 
 }  // namespace
@@ -28,11 +30,14 @@ std::shared_ptr<const Tokenizer> Model::tokenizer() const { return impl_->tokeni
 std::shared_ptr<const ChatTemplate> Model::chat_template() const { return impl_->chat_template; }
 const std::vector<TokenId>& Model::stop_ids() const { return impl_->info.stop_ids; }
 
-Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& path, const LoadOptions& options) {
+Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& path,
+                                                 const LoadOptions& options) {
   PHIDIAS_TRY(const auto format, weight_format(options.weights));
   PHIDIAS_TRY(const ModelFiles files, open_model_files(path));
   if (!files.has_weights()) {
-    return Error{Code::kNotFound, "the folder has no model.safetensors, no shards with an index and no .gguf file", {path.string(), {}, {}}};
+    return Error{Code::kNotFound,
+                 "the folder has no model.safetensors, no shards with an index and no .gguf file",
+                 {path.string(), {}, {}}};
   }
   auto impl = std::make_unique<Impl>();
   impl->spec = files.spec;
@@ -43,8 +48,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
     impl->weights.for_each_matrix(impl->spec, [&](Matrix& matrix) {
       if (!failed.ok()) return;
       auto result = converted(matrix, *format, threads);
-      if (result.ok()) matrix = std::move(*result);
-      else failed = std::move(result).error();
+      if (result.ok())
+        matrix = std::move(*result);
+      else
+        failed = std::move(result).error();
     });
     PHIDIAS_CHECK_OK(failed);
     if (impl->spec.tied_head) impl->weights.head = impl->weights.embedding;
@@ -53,8 +60,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
   describe_weights(impl->spec, impl->weights, impl->info);
   PHIDIAS_TRY(impl->tokenizer, load_tokenizer_for(files));
   auto found = find_chat_template(files, impl->tokenizer.get());
-  if (found.ok()) impl->chat_template = std::move(found->chat_template);
-  else impl->info.notices.push_back("the chat template cannot be used: " + found.error().to_string());
+  if (found.ok())
+    impl->chat_template = std::move(found->chat_template);
+  else
+    impl->info.notices.push_back("the chat template cannot be used: " + found.error().to_string());
   impl->info.stop_ids = stop_ids_of(files, impl->tokenizer.get());
   return std::shared_ptr<const Model>(std::make_shared<Model>(std::move(impl)));
 }

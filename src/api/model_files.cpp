@@ -47,7 +47,8 @@ std::string digest(const LongRope& rope) {
     for (const float factor : *list) {
       uint32_t bits = 0;
       std::memcpy(&bits, &factor, sizeof bits);
-      for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((bits >> shift) & 0xFF)) * 0x100000001b3U;
+      for (int shift = 0; shift < 32; shift += 8)
+        hash = (hash ^ ((bits >> shift) & 0xFF)) * 0x100000001b3U;
     }
   }
   char text[20];
@@ -62,7 +63,9 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   const std::filesystem::path config_path = path / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(config_path, ignored)) {
-    return Error{Code::kNotFound, "the folder has no config.json, so it is not a model in Hugging Face's layout", {path.string(), {}, {}}};
+    return Error{Code::kNotFound,
+                 "the folder has no config.json, so it is not a model in Hugging Face's layout",
+                 {path.string(), {}, {}}};
   }
   PHIDIAS_TRY(files.config_json, read_text_file(config_path, 64U << 20));
   PHIDIAS_TRY(const Json config, parse_json(files.config_json, config_path.string()));
@@ -71,12 +74,14 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   if (std::filesystem::exists(generation_path, ignored)) {
     PHIDIAS_TRY(const std::string text, read_text_file(generation_path, 16U << 20));
     PHIDIAS_TRY(const Json generation, parse_json(text, generation_path.string()));
-    PHIDIAS_TRY(files.generation_stops, token_ids(JsonReader(generation, generation_path.string()), "eos_token_id"));
+    PHIDIAS_TRY(files.generation_stops,
+                token_ids(JsonReader(generation, generation_path.string()), "eos_token_id"));
   }
   auto checkpoint = Checkpoint::open(path);
   if (checkpoint.ok()) {
     files.checkpoint = std::move(*checkpoint);
-  } else if (checkpoint.error().code != Code::kNotFound || std::filesystem::exists(path / "model.safetensors.index.json", ignored)) {
+  } else if (checkpoint.error().code != Code::kNotFound ||
+             std::filesystem::exists(path / "model.safetensors.index.json", ignored)) {
     return std::move(checkpoint).error();
   }
   return files;
@@ -87,7 +92,8 @@ Result<ModelFiles> open_gguf(const std::filesystem::path& path) {
   files.path = path;
   files.names = &kGgufNames;
   PHIDIAS_TRY(files.checkpoint, Checkpoint::open(path));
-  if (!files.checkpoint.gguf) return Error{Code::kUnsupported, "is not a .gguf file or a folder", {path.string(), {}, {}}};
+  if (!files.checkpoint.gguf)
+    return Error{Code::kUnsupported, "is not a .gguf file or a folder", {path.string(), {}, {}}};
   files.config_json = dump_json(to_json(*files.checkpoint.gguf));
   PHIDIAS_TRY(files.spec, spec_from_gguf(*files.checkpoint.gguf));
   return files;
@@ -132,13 +138,16 @@ void describe_weights(const ModelSpec& spec, ModelWeights& weights, ModelInfo& i
   info.weight_bytes = weights.bytes(spec);
   info.bytes_per_token = weights.bytes_per_token(spec);
   info.parameters = weights.final_norm.size();
-  for (const LayerWeights& layer : weights.layers) info.parameters += layer.attention_norm.size() + layer.ffn_norm.size();
+  for (const LayerWeights& layer : weights.layers)
+    info.parameters += layer.attention_norm.size() + layer.ffn_norm.size();
   weights.for_each_matrix(spec, [&info](const Matrix& matrix) {
     info.parameters += matrix.rows * matrix.cols;
     for (const RowBlock& block : matrix.blocks) {
       const FormatRow& format = format_row(block.format);
-      auto at = std::find_if(info.weight_types.begin(), info.weight_types.end(), [&](const auto& entry) { return entry.first == format.name; });
-      if (at == info.weight_types.end()) at = info.weight_types.insert(at, {std::string(format.name), 0});
+      auto at = std::find_if(info.weight_types.begin(), info.weight_types.end(),
+                             [&](const auto& entry) { return entry.first == format.name; });
+      if (at == info.weight_types.end())
+        at = info.weight_types.insert(at, {std::string(format.name), 0});
       at->second += block.rows * format.row_bytes(matrix.cols);
     }
   });
@@ -163,8 +172,9 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer_for(const ModelFiles& fi
   }
   if ((*tokenizer)->size() > files.spec.vocab) {
     return Error{Code::kCorrupt,
-                 "the tokenizer has ids up to " + std::to_string((*tokenizer)->size() - 1) + ", but the embedding has only " +
-                     std::to_string(files.spec.vocab) + " rows: it belongs to another model",
+                 "the tokenizer has ids up to " + std::to_string((*tokenizer)->size() - 1) +
+                     ", but the embedding has only " + std::to_string(files.spec.vocab) +
+                     " rows: it belongs to another model",
                  {files.path.string(), {}, {}}};
   }
   return std::move(*tokenizer);
@@ -197,7 +207,9 @@ Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const std::filesy
     PHIDIAS_TRY(const FoundTemplate found, find_chat_template(*files, nullptr));
     if (found.chat_template) return found.chat_template;
   }
-  return Error{Code::kNotFound, "has no chat template, and none is built in for this model", {path.string(), {}, {}}};
+  return Error{Code::kNotFound,
+               "has no chat template, and none is built in for this model",
+               {path.string(), {}, {}}};
 }
 
 }  // namespace phidias

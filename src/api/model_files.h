@@ -1,4 +1,5 @@
-// The files of a checkpoint, read as far as they are needed: shared by Model::load, inspect and load_chat_template.
+// The files of a checkpoint, read as far as they are needed: shared by Model::load, inspect and
+// load_chat_template.
 #pragma once
 
 #include <filesystem>
@@ -17,15 +18,16 @@ namespace phidias {
 struct ModelFiles {
   std::filesystem::path path;
   ModelSpec spec;
-  std::string config_json;               // config.json, or the GGUF metadata as JSON
-  std::vector<TokenId> generation_stops; // of generation_config.json
-  Checkpoint checkpoint;                 // empty for a folder without weights
+  std::string config_json;                // config.json, or the GGUF metadata as JSON
+  std::vector<TokenId> generation_stops;  // of generation_config.json
+  Checkpoint checkpoint;                  // empty for a folder without weights
   const TensorNames* names = nullptr;
 
   bool has_weights() const { return !checkpoint.tensors.tensors.empty(); }
 };
 
-// Configuration and headers. Errors: those of the readers and the registry; a folder without weights is none.
+// Configuration and headers. Errors: those of the readers and the registry; a folder without
+// weights is none.
 Result<ModelFiles> open_model_files(const std::filesystem::path& path);
 
 // Everything but what comes from the weights and the tokenizer.
@@ -35,7 +37,8 @@ void describe_weights(const ModelSpec& spec, ModelWeights& weights, ModelInfo& i
 // Declared by any file, or the family's own, below the vocabulary's size; ascending.
 std::vector<TokenId> stop_ids_of(const ModelFiles& files, const Tokenizer* tokenizer);
 
-// Null where the checkpoint has none. Errors: kCorrupt for a tokenizer with more ids than the embedding has rows.
+// Null where the checkpoint has none. Errors: kCorrupt for a tokenizer with more ids than the
+// embedding has rows.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer_for(const ModelFiles& files);
 
 struct FoundTemplate {

@@ -14,7 +14,9 @@ namespace {
 
 constexpr const char* kTensorName = "log_probabilities";
 
-Error invalid(std::string message, std::string item) { return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}}; }
+Error invalid(std::string message, std::string item) {
+  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
+}
 
 // Compares row by row with log-probabilities that another run saved.
 class Comparison {
@@ -26,12 +28,17 @@ class Comparison {
       if (tensor.name == kTensorName) comparison.saved_ = &tensor;
     }
     const Place place{path.string(), {}, kTensorName};
-    if (comparison.saved_ == nullptr) return Error{Code::kCorrupt, "is missing; the file is not one that --save-logits wrote", place};
+    if (comparison.saved_ == nullptr)
+      return Error{Code::kCorrupt, "is missing; the file is not one that --save-logits wrote",
+                   place};
     const std::vector<uint64_t> expected{tokens, vocab};
-    if (comparison.saved_->shape != expected || format_row(comparison.saved_->format).block_values != 1) {
+    if (comparison.saved_->shape != expected ||
+        format_row(comparison.saved_->format).block_values != 1) {
       return Error{Code::kInvalidArgument,
-                   "does not fit: expected [" + std::to_string(tokens) + ", " + std::to_string(vocab) +
-                       "] floats; it was saved from another text, window or model", place};
+                   "does not fit: expected [" + std::to_string(tokens) + ", " +
+                       std::to_string(vocab) +
+                       "] floats; it was saved from another text, window or model",
+                   place};
     }
     comparison.row_.resize(vocab);
     return comparison;
@@ -43,10 +50,14 @@ class Comparison {
     double divergence = 0;
     for (size_t i = 0; i < row_.size(); ++i) {
       const double p = std::exp(static_cast<double>(row_[i]));
-      if (p > 0) divergence += p * (static_cast<double>(row_[i]) - static_cast<double>(log_probabilities[i]));
+      if (p > 0)
+        divergence +=
+            p * (static_cast<double>(row_[i]) - static_cast<double>(log_probabilities[i]));
     }
     divergences_.push_back(divergence);
-    const auto best = [](std::span<const float> row) { return std::max_element(row.begin(), row.end()) - row.begin(); };
+    const auto best = [](std::span<const float> row) {
+      return std::max_element(row.begin(), row.end()) - row.begin();
+    };
     if (best(row_) == best(log_probabilities)) ++same_best_;
   }
 
@@ -57,7 +68,8 @@ class Comparison {
     result.kl_mean = sum / count;
     result.same_best = static_cast<double>(same_best_) / count;
     std::sort(divergences_.begin(), divergences_.end());
-    result.kl_p99 = divergences_[std::min(divergences_.size() - 1, static_cast<size_t>(0.99 * count))];
+    result.kl_p99 =
+        divergences_[std::min(divergences_.size() - 1, static_cast<size_t>(0.99 * count))];
   }
 
  private:
@@ -70,22 +82,29 @@ class Comparison {
 
 }  // namespace
 
-Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids, const PerplexityOptions& options) {
+Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids,
+                              const PerplexityOptions& options) {
   const size_t window = options.window;
   if (window < 2) return invalid("must be at least 2", "window");
   if (window > engine.context()) {
-    return Error{Code::kCapacityExceeded, "is longer than the context in force, " + std::to_string(engine.context()), {{}, {}, "window"}};
+    return Error{Code::kCapacityExceeded,
+                 "is longer than the context in force, " + std::to_string(engine.context()),
+                 {{}, {}, "window"}};
   }
   const size_t count = ids.size() / window;
   if (count == 0) {
-    return invalid("the text has " + std::to_string(ids.size()) + " tokens, fewer than one window of " + std::to_string(window), "window");
+    return invalid("the text has " + std::to_string(ids.size()) +
+                       " tokens, fewer than one window of " + std::to_string(window),
+                   "window");
   }
   Perplexity result;
   result.tokens = count * (window - 1);
   const size_t vocab = engine.vocab();
   std::optional<SafetensorsWriter> writer;
   if (!options.save_log_probabilities.empty()) {
-    PHIDIAS_TRY(writer, SafetensorsWriter::create(options.save_log_probabilities, {{{kTensorName, "F16", {result.tokens, vocab}}}, {}}));
+    PHIDIAS_TRY(writer,
+                SafetensorsWriter::create(options.save_log_probabilities,
+                                          {{{kTensorName, "F16", {result.tokens, vocab}}}, {}}));
   }
   std::optional<Comparison> comparison;
   if (!options.against.empty()) {
@@ -96,11 +115,14 @@ Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids, cons
   double total = 0;
   size_t scored = 0;
   for (size_t w = 0; w < count; ++w) {
-    if (options.progress && !options.progress(w, count)) return Error{Code::kCancelled, "was interrupted", {}};
+    if (options.progress && !options.progress(w, count))
+      return Error{Code::kCancelled, "was interrupted", {}};
     const auto tokens = ids.subspan(w * window, window);
-    const SequenceId sequence = engine.open({.rope_switch = RopeSwitch::kReprefill, .prompt_tokens = options.window});
+    const SequenceId sequence =
+        engine.open({.rope_switch = RopeSwitch::kReprefill, .prompt_tokens = options.window});
     std::vector<Row> rows;
-    for (size_t i = 0; i < window; ++i) rows.push_back({tokens[i], sequence, static_cast<uint32_t>(i), i + 1 < window});
+    for (size_t i = 0; i < window; ++i)
+      rows.push_back({tokens[i], sequence, static_cast<uint32_t>(i), i + 1 < window});
     double sum = 0;
     Status failed;
     const Status status = engine.step(rows, [&](size_t row, std::span<const float> logits) {

@@ -19,13 +19,17 @@ Result<Json> parse_json(std::string_view text, const std::string& file) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxDepth) {
-        return Error{Code::kCorrupt, "is nested deeper than " + std::to_string(kMaxDepth) + " levels", {file, i, {}}};
+        return Error{Code::kCorrupt,
+                     "is nested deeper than " + std::to_string(kMaxDepth) + " levels",
+                     {file, i, {}}};
       }
     } else if (c == ']' || c == '}') {
       --depth;
@@ -34,7 +38,8 @@ Result<Json> parse_json(std::string_view text, const std::string& file) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& fault) {
-    return Error{Code::kCorrupt, "is not valid JSON", {file, fault.byte > 0 ? fault.byte - 1 : 0, {}}};
+    return Error{
+        Code::kCorrupt, "is not valid JSON", {file, fault.byte > 0 ? fault.byte - 1 : 0, {}}};
   } catch (const nlohmann::json::exception&) {
     return Error{Code::kCorrupt, "holds a number that JSON cannot represent", {file, {}, {}}};
   }
@@ -70,33 +75,39 @@ Result<std::optional<uint64_t>> JsonReader::optional_unsigned(std::string_view k
   if (found->is_number_unsigned()) return std::optional<uint64_t>(found->get<uint64_t>());
   if (found->is_number_float()) {
     const double x = found->get<double>();
-    if (x >= 0 && x < 1e15 && x == std::floor(x)) return std::optional<uint64_t>(static_cast<uint64_t>(x));
+    if (x >= 0 && x < 1e15 && x == std::floor(x))
+      return std::optional<uint64_t>(static_cast<uint64_t>(x));
   }
-  return error(Code::kCorrupt, "must be a whole number that is not negative, found " + dump_json(*found), key);
+  return error(Code::kCorrupt,
+               "must be a whole number that is not negative, found " + dump_json(*found), key);
 }
 
 Result<std::optional<double>> JsonReader::optional_number(std::string_view key) const {
   const Json* found = find(key);
   if (found == nullptr) return std::optional<double>();
-  if (!found->is_number()) return error(Code::kCorrupt, "must be a number, found " + dump_json(*found), key);
+  if (!found->is_number())
+    return error(Code::kCorrupt, "must be a number, found " + dump_json(*found), key);
   return std::optional<double>(found->get<double>());
 }
 
 Result<std::optional<bool>> JsonReader::optional_bool(std::string_view key) const {
   const Json* found = find(key);
   if (found == nullptr) return std::optional<bool>();
-  if (!found->is_boolean()) return error(Code::kCorrupt, "must be true or false, found " + dump_json(*found), key);
+  if (!found->is_boolean())
+    return error(Code::kCorrupt, "must be true or false, found " + dump_json(*found), key);
   return std::optional<bool>(found->get<bool>());
 }
 
 Result<std::optional<std::string>> JsonReader::optional_string(std::string_view key) const {
   const Json* found = find(key);
   if (found == nullptr) return std::optional<std::string>();
-  if (!found->is_string()) return error(Code::kCorrupt, "must be a string, found " + dump_json(*found), key);
+  if (!found->is_string())
+    return error(Code::kCorrupt, "must be a string, found " + dump_json(*found), key);
   return std::optional<std::string>(found->get<std::string>());
 }
 
-Result<std::optional<std::vector<double>>> JsonReader::optional_numbers(std::string_view key) const {
+Result<std::optional<std::vector<double>>> JsonReader::optional_numbers(
+    std::string_view key) const {
   const Json* found = find(key);
   if (found == nullptr) return std::optional<std::vector<double>>();
   if (!found->is_array()) return error(Code::kCorrupt, "must be a list of numbers", key);

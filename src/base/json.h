@@ -1,5 +1,5 @@
-// The JSON library with our limits and our errors: a parse error has a file and a byte, a missing or wrong
-// value has a JSON path, and no exception leaves this file.
+// The JSON library with our limits and our errors: a parse error has a file and a byte, a missing
+// or wrong value has a JSON path, and no exception leaves this file.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace phidias {
 
-using Json = nlohmann::ordered_json;  // key order matters: tools and schemas are printed as they were written
+using Json = nlohmann::ordered_json;  // key order matters: tools and schemas are printed as they
+                                      // were written
 
 // Errors: kCorrupt with the byte of the first fault, or for nesting deeper than 512.
 //   file    named in errors; may be empty

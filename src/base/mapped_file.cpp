@@ -16,13 +16,16 @@ namespace {
 
 Error system_error(const std::filesystem::path& path, const char* action, int reason) {
   const Code code = reason == ENOENT ? Code::kNotFound : Code::kIo;
-  return {code, std::string("cannot ") + action + ": " + std::strerror(reason), {path.string(), {}, {}}};
+  return {code,
+          std::string("cannot ") + action + ": " + std::strerror(reason),
+          {path.string(), {}, {}}};
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make us wait
+  const int descriptor =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make us wait
   if (descriptor < 0) return system_error(path, "open", errno);
   struct stat info = {};
   if (::fstat(descriptor, &info) != 0) {
@@ -58,8 +61,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path, size_t lim
   const auto bytes = file->bytes();
   if (bytes.size() > limit) {
     return Error{Code::kCapacityExceeded,
-                 "has " + std::to_string(bytes.size()) + " bytes, more than the " + std::to_string(limit) +
-                     " allowed for this kind of file",
+                 "has " + std::to_string(bytes.size()) + " bytes, more than the " +
+                     std::to_string(limit) + " allowed for this kind of file",
                  {path.string(), {}, {}}};
   }
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -11,8 +11,8 @@ namespace phidias {
 
 inline constexpr size_t kAlignment = 64;
 
-// A block of `count` values of T, aligned to 64 bytes, not initialised. Throws std::bad_alloc like new does;
-// whoever sizes a block by a user's wish catches it.
+// A block of `count` values of T, aligned to 64 bytes, not initialised. Throws std::bad_alloc like
+// new does; whoever sizes a block by a user's wish catches it.
 template <typename T>
 class AlignedBuffer {
  public:

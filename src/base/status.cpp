@@ -4,16 +4,26 @@ namespace phidias {
 
 std::string_view code_name(Code code) {
   switch (code) {
-    case Code::kInvalidArgument: return "invalid_argument";
-    case Code::kNotFound: return "not_found";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kOutOfMemory: return "out_of_memory";
-    case Code::kCapacityExceeded: return "capacity_exceeded";
-    case Code::kNonFinite: return "non_finite";
-    case Code::kCancelled: return "cancelled";
-    case Code::kIo: return "io";
-    case Code::kInternal: return "internal";
+    case Code::kInvalidArgument:
+      return "invalid_argument";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kUnsupported:
+      return "unsupported";
+    case Code::kOutOfMemory:
+      return "out_of_memory";
+    case Code::kCapacityExceeded:
+      return "capacity_exceeded";
+    case Code::kNonFinite:
+      return "non_finite";
+    case Code::kCancelled:
+      return "cancelled";
+    case Code::kIo:
+      return "io";
+    case Code::kInternal:
+      return "internal";
   }
   return "internal";
 }

@@ -16,7 +16,8 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return {};
 }
 
-// The path of this process in the unified hierarchy ("0::/user.slice"), or in the memory controller's of version 1.
+// The path of this process in the unified hierarchy ("0::/user.slice"), or in the memory
+// controller's of version 1.
 std::string group_path(const std::string& proc_root) {
   std::ifstream file(proc_root + "/self/cgroup");
   std::string line;
@@ -49,7 +50,8 @@ uint64_t available_memory(const char* proc_root, const char* cgroup_root) {
   const std::pair<std::string, std::string> limits[] = {
       {root + own + "/memory.max", root + own + "/memory.current"},
       {root + "/memory.max", root + "/memory.current"},
-      {root + "/memory" + own + "/memory.limit_in_bytes", root + "/memory" + own + "/memory.usage_in_bytes"},
+      {root + "/memory" + own + "/memory.limit_in_bytes",
+       root + "/memory" + own + "/memory.usage_in_bytes"},
       {root + "/memory/memory.limit_in_bytes", root + "/memory/memory.usage_in_bytes"},
   };
   for (const auto& [limit_file, usage_file] : limits) {

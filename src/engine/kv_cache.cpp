@@ -20,14 +20,19 @@ Result<std::shared_ptr<std::byte>> KvCache::take() {
     if ((in_use_ + 1) * static_cast<uint64_t>(bytes) > budget_) {
       const uint64_t positions = budget_ / bytes * layout_.page_positions;
       return Error{Code::kCapacityExceeded,
-                   "the key-value cache may take " + std::to_string(budget_) + " bytes, which hold " + std::to_string(positions) +
-                       " positions of " + std::to_string(layout_.bytes_per_position()) + " bytes, all sequences together; use a context of at most " +
-                       std::to_string(positions) + " (--ctx), a smaller cache type (--kv q8), or fewer sequences at once",
+                   "the key-value cache may take " + std::to_string(budget_) +
+                       " bytes, which hold " + std::to_string(positions) + " positions of " +
+                       std::to_string(layout_.bytes_per_position()) +
+                       " bytes, all sequences together; use a context of at most " +
+                       std::to_string(positions) +
+                       " (--ctx), a smaller cache type (--kv q8), or fewer sequences at once",
                    {}};
     }
     auto* page = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
     if (page == nullptr) {
-      return Error{Code::kOutOfMemory, "no memory for a cache page of " + std::to_string(bytes) + " bytes", {}};
+      return Error{Code::kOutOfMemory,
+                   "no memory for a cache page of " + std::to_string(bytes) + " bytes",
+                   {}};
     }
     free_.push_back(page);
   }
@@ -51,7 +56,8 @@ Status KvCache::grow(PageList& pages, size_t positions) {
 }
 
 Status KvCache::own_last(PageList& pages, size_t positions) {
-  if (positions % layout_.page_positions == 0 || positions / layout_.page_positions >= pages.size()) return {};
+  if (positions % layout_.page_positions == 0 || positions / layout_.page_positions >= pages.size())
+    return {};
   auto& last = pages[positions / layout_.page_positions];
   if (last.use_count() == 1) return {};
   PHIDIAS_TRY(auto copy, take());

@@ -1,5 +1,5 @@
-// Owns the memory of the key-value cache: pages of equal size, handed to sequences as they grow, given back when
-// they end. Pages are counted, so that forks share what they have in common.
+// Owns the memory of the key-value cache: pages of equal size, handed to sequences as they grow,
+// given back when they end. Pages are counted, so that forks share what they have in common.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,15 @@ class KvCache {
   KvCache& operator=(const KvCache&) = delete;
 
   const KvLayout& layout() const { return layout_; }
-  size_t pages_for(size_t positions) const { return (positions + layout_.page_positions - 1) / layout_.page_positions; }
+  size_t pages_for(size_t positions) const {
+    return (positions + layout_.page_positions - 1) / layout_.page_positions;
+  }
 
   // Lets `pages` hold `positions`. On an error `pages` is as it was.
   // Errors: kCapacityExceeded with the figures, kOutOfMemory.
   Status grow(PageList& pages, size_t positions);
-  // Copies the page that position `positions` falls into, if it is shared: what is written from there on must not be
-  // seen by others. Errors as grow().
+  // Copies the page that position `positions` falls into, if it is shared: what is written from
+  // there on must not be seen by others. Errors as grow().
   Status own_last(PageList& pages, size_t positions);
   // Gives back what lies beyond `positions`.
   void shrink(PageList& pages, size_t positions) const;

@@ -14,12 +14,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Error invalid(std::string message, std::string item) { return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}}; }
+Error invalid(std::string message, std::string item) {
+  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
+}
 
 }  // namespace
 
-Scheduler::Scheduler(Stepper& stepper, const Tokenizer* tokenizer, std::vector<TokenId> stop_ids, GenerateCallback callback)
-    : stepper_(&stepper), tokenizer_(tokenizer), stop_ids_(std::move(stop_ids)), callback_(std::move(callback)) {}
+Scheduler::Scheduler(Stepper& stepper, const Tokenizer* tokenizer, std::vector<TokenId> stop_ids,
+                     GenerateCallback callback)
+    : stepper_(&stepper),
+      tokenizer_(tokenizer),
+      stop_ids_(std::move(stop_ids)),
+      callback_(std::move(callback)) {}
 
 Scheduler::~Scheduler() {
   for (const auto& active : active_) {
@@ -34,29 +40,37 @@ Result<size_t> Scheduler::submit(GenerateRequest request) {
   if (request.prompt.empty()) return invalid("the prompt has no tokens", "prompt");
   for (const TokenId id : request.prompt) {
     if (id < 0 || static_cast<uint32_t>(id) >= stepper_->spec().vocab) {
-      return invalid("token id " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(stepper_->spec().vocab), "prompt");
+      return invalid("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                         std::to_string(stepper_->spec().vocab),
+                     "prompt");
     }
   }
   if (request.prompt.size() >= context) {
     return Error{Code::kCapacityExceeded,
-                 "the prompt has " + std::to_string(request.prompt.size()) + " tokens, and the context in force is " + std::to_string(context) +
+                 "the prompt has " + std::to_string(request.prompt.size()) +
+                     " tokens, and the context in force is " + std::to_string(context) +
                      ": nothing could be answered; shorten it" +
                      (context < stepper_->spec().max_context
-                          ? " or raise the context (the model's limit is " + std::to_string(stepper_->spec().max_context) + ")"
+                          ? " or raise the context (the model's limit is " +
+                                std::to_string(stepper_->spec().max_context) + ")"
                           : ""),
                  {{}, {}, "prompt"}};
   }
   if (request.choices == 0 || request.choices > kMaxChoices) {
-    return invalid("is " + std::to_string(request.choices) + ", expected 1 to " + std::to_string(kMaxChoices), "choices");
+    return invalid(
+        "is " + std::to_string(request.choices) + ", expected 1 to " + std::to_string(kMaxChoices),
+        "choices");
   }
   PHIDIAS_CHECK_OK(request.sampling.validate(stepper_->spec().vocab));
   if (!request.stop_strings.empty() && tokenizer_ == nullptr) {
-    return invalid("stop strings need a tokenizer, and this checkpoint has none; use stop ids", "stop_strings");
+    return invalid("stop strings need a tokenizer, and this checkpoint has none; use stop ids",
+                   "stop_strings");
   }
   auto active = std::make_unique<Active>();
   active->answers.resize(request.choices);
   for (Answer& answer : active->answers) {
-    if (tokenizer_ != nullptr) answer.stream = std::make_unique<DecodeStream>(*tokenizer_, request.skip_special);
+    if (tokenizer_ != nullptr)
+      answer.stream = std::make_unique<DecodeStream>(*tokenizer_, request.skip_special);
     if (request.stop_strings.empty()) continue;
     PHIDIAS_TRY(answer.stop_text, StopText::create(request.stop_strings));
   }
@@ -71,21 +85,28 @@ Result<size_t> Scheduler::submit(GenerateRequest request) {
   return active_.back()->number;
 }
 
-// Opens the sequence that takes the prompt, or goes on with the caller's behind what it has in common.
+// Opens the sequence that takes the prompt, or goes on with the caller's behind what it has in
+// common.
 Status Scheduler::begin(Active& active) {
   const GenerateRequest& request = active.request;
   Answer& first = active.answers.front();
-  const SequenceOptions options{.rope_switch = request.rope_switch, .prompt_tokens = active.result.prompt_tokens};
+  const SequenceOptions options{.rope_switch = request.rope_switch,
+                                .prompt_tokens = active.result.prompt_tokens};
   if (request.sequence == 0) {
     first.sequence = stepper_->open(options);
     return {};
   }
-  if (!stepper_->is_open(request.sequence)) return invalid("there is no sequence " + std::to_string(request.sequence), "sequence");
+  if (!stepper_->is_open(request.sequence))
+    return invalid("there is no sequence " + std::to_string(request.sequence), "sequence");
   if (request.choices != 1) return invalid("only one answer can go on with a sequence", "choices");
   const auto held = stepper_->tokens(request.sequence);
   // The last token is always run: its logits are wanted.
   const size_t most = std::min(held.size(), request.prompt.size() - 1);
-  const auto common = static_cast<uint32_t>(std::mismatch(held.begin(), held.begin() + static_cast<ptrdiff_t>(most), request.prompt.begin()).first - held.begin());
+  const auto common =
+      static_cast<uint32_t>(std::mismatch(held.begin(), held.begin() + static_cast<ptrdiff_t>(most),
+                                          request.prompt.begin())
+                                .first -
+                            held.begin());
   PHIDIAS_CHECK_OK(stepper_->truncate(request.sequence, common));
   stepper_->resume(request.sequence, options);
   first.sequence = request.sequence;
@@ -103,7 +124,8 @@ void Scheduler::cancel(size_t request) {
 Status Scheduler::step() {
   for (const auto& active : active_) {
     if (!active->cancelled) continue;
-    for (size_t i = 0; i < active->answers.size(); ++i) finish(*active, i, FinishReason::kCancelled);
+    for (size_t i = 0; i < active->answers.size(); ++i)
+      finish(*active, i, FinishReason::kCancelled);
   }
   retire_finished();
   std::vector<Row> rows;
@@ -120,7 +142,8 @@ Status Scheduler::step() {
     const std::vector<TokenId>& prompt = active->request.prompt;
     while (active->prompt_done < prompt.size() && rows.size() < stepper_->options().step_rows) {
       const bool last = active->prompt_done + 1 == prompt.size();
-      rows.push_back({prompt[active->prompt_done], active->answers.front().sequence, active->prompt_done, last});
+      rows.push_back({prompt[active->prompt_done], active->answers.front().sequence,
+                      active->prompt_done, last});
       sources.push_back({last ? active.get() : nullptr, 0});
       ++active->prompt_done;
     }
@@ -130,26 +153,30 @@ Status Scheduler::step() {
   return {};
 }
 
-// Where the rows of all together cannot run (no cache page left, as a rule), each request's rows are tried alone, and
-// those that fail alone end with the error.
+// Where the rows of all together cannot run (no cache page left, as a rule), each request's rows
+// are tried alone, and those that fail alone end with the error.
 Status Scheduler::run(const std::vector<Row>& rows, const std::vector<Source>& sources) {
-  const Status status = stepper_->step(rows, [&](size_t row, std::span<const float> logits) { deliver(sources[row], logits); });
+  const Status status = stepper_->step(
+      rows, [&](size_t row, std::span<const float> logits) { deliver(sources[row], logits); });
   if (status.ok()) return status;
   for (const auto& active : active_) {
     std::vector<Row> own_rows;
     std::vector<Source> own_sources;
     for (size_t r = 0; r < rows.size(); ++r) {
-      const bool own = std::any_of(active->answers.begin(), active->answers.end(),
-                                   [&](const Answer& answer) { return answer.sequence == rows[r].sequence; });
+      const bool own =
+          std::any_of(active->answers.begin(), active->answers.end(),
+                      [&](const Answer& answer) { return answer.sequence == rows[r].sequence; });
       if (!own) continue;
       own_rows.push_back(rows[r]);
       own_sources.push_back(sources[r]);
     }
     if (own_rows.empty()) continue;
-    const Status alone = stepper_->step(
-        own_rows, [&](size_t row, std::span<const float> logits) { deliver(own_sources[row], logits); });
+    const Status alone = stepper_->step(own_rows, [&](size_t row, std::span<const float> logits) {
+      deliver(own_sources[row], logits);
+    });
     if (alone.ok()) continue;
-    for (size_t i = 0; i < active->answers.size(); ++i) finish(*active, i, FinishReason::kError, alone.error());
+    for (size_t i = 0; i < active->answers.size(); ++i)
+      finish(*active, i, FinishReason::kError, alone.error());
   }
   return {};
 }
@@ -171,7 +198,8 @@ void Scheduler::choose(Active& active, size_t index, std::span<const float> logi
   Answer& answer = active.answers[index];
   const GenerateRequest& request = active.request;
   const auto position = static_cast<uint32_t>(request.prompt.size() + answer.ids.size());
-  const auto id = pick(logits, request.sampling, {request.prompt, answer.ids}, static_cast<uint32_t>(index), position, scratch_);
+  const auto id = pick(logits, request.sampling, {request.prompt, answer.ids},
+                       static_cast<uint32_t>(index), position, scratch_);
   if (!id.ok()) return finish(active, index, FinishReason::kError, id.error());
   GeneratedToken token{.id = *id, .log_probability = 0, .best = {}};
   if (request.top_log_probabilities) {
@@ -194,18 +222,21 @@ void Scheduler::choose(Active& active, size_t index, std::span<const float> logi
   if (answer.stop_text) text = answer.stop_text->push(text);
   emit(active, index, &token, std::move(text), FinishReason::kNone);
   if (answer.choice.finish != FinishReason::kNone) return;
-  if (answer.stop_text && answer.stop_text->matched()) return finish(active, index, FinishReason::kStop);
+  if (answer.stop_text && answer.stop_text->matched())
+    return finish(active, index, FinishReason::kStop);
   if (answer.ids.size() >= request.max_tokens) finish(active, index, FinishReason::kLength);
 }
 
-void Scheduler::emit(Active& active, size_t index, const GeneratedToken* token, std::string text, FinishReason finish) {
+void Scheduler::emit(Active& active, size_t index, const GeneratedToken* token, std::string text,
+                     FinishReason finish) {
   active.answers[index].choice.text += text;
   if (!callback_) return;
   const GenerateEvent event{active.number, static_cast<uint32_t>(index), token, text, finish};
   if (!callback_(event)) active.cancelled = true;
 }
 
-void Scheduler::finish(Active& active, size_t index, FinishReason reason, std::optional<Error> error) {
+void Scheduler::finish(Active& active, size_t index, FinishReason reason,
+                       std::optional<Error> error) {
   Answer& answer = active.answers[index];
   if (answer.choice.finish != FinishReason::kNone) return;
   // Whatever was held back comes out now; a stop string may still be completed by it.
@@ -229,13 +260,17 @@ void Scheduler::finish(Active& active, size_t index, FinishReason reason, std::o
 void Scheduler::retire_finished() {
   for (auto at = active_.begin(); at != active_.end();) {
     Active& active = **at;
-    const bool done = std::all_of(active.answers.begin(), active.answers.end(),
-                                  [](const Answer& answer) { return answer.choice.finish != FinishReason::kNone; });
+    const bool done = std::all_of(
+        active.answers.begin(), active.answers.end(),
+        [](const Answer& answer) { return answer.choice.finish != FinishReason::kNone; });
     const bool prompt_done = active.prompt_done == active.request.prompt.size();
     for (size_t i = 1; !done && prompt_done && i < active.answers.size(); ++i) {
       Answer& answer = active.answers[i];
-      if (answer.sequence != 0 || answer.ids.size() != 1 || answer.choice.finish != FinishReason::kNone) continue;
-      // The first answer's sequence still holds the prompt alone: its first token is fed in the next step.
+      if (answer.sequence != 0 || answer.ids.size() != 1 ||
+          answer.choice.finish != FinishReason::kNone)
+        continue;
+      // The first answer's sequence still holds the prompt alone: its first token is fed in the
+      // next step.
       auto copy = stepper_->fork(active.answers.front().sequence);
       if (copy.ok()) {
         answer.sequence = *copy;

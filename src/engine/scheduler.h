@@ -1,5 +1,6 @@
-// Which rows go into the next step, and what becomes of their logits. The policy: every running answer decodes one
-// token; the rows left are filled with prompt tokens of waiting requests, first come, first served.
+// Which rows go into the next step, and what becomes of their logits. The policy: every running
+// answer decodes one token; the rows left are filled with prompt tokens of waiting requests, first
+// come, first served.
 #pragma once
 
 #include <chrono>
@@ -15,12 +16,14 @@
 
 namespace phidias {
 
-// One thread at a time. Stepper and tokenizer must outlive it. The functions are those of phidias::Generator.
+// One thread at a time. Stepper and tokenizer must outlive it. The functions are those of
+// phidias::Generator.
 class Scheduler {
  public:
   //   tokenizer   may be null: answers have no text then
   //   stop_ids    of requests that bring none
-  Scheduler(Stepper& stepper, const Tokenizer* tokenizer, std::vector<TokenId> stop_ids, GenerateCallback callback);
+  Scheduler(Stepper& stepper, const Tokenizer* tokenizer, std::vector<TokenId> stop_ids,
+            GenerateCallback callback);
   ~Scheduler();
 
   Result<size_t> submit(GenerateRequest request);
@@ -42,9 +45,9 @@ class Scheduler {
   struct Active {
     size_t number = 0;
     GenerateRequest request;
-    std::vector<Answer> answers;     // the first one's sequence takes the prompt
-    uint32_t prompt_done = 0;        // tokens given to a step
-    bool prompt_answered = false;    // its logits have been used
+    std::vector<Answer> answers;   // the first one's sequence takes the prompt
+    uint32_t prompt_done = 0;      // tokens given to a step
+    bool prompt_answered = false;  // its logits have been used
     bool cancelled = false;
     GenerateResult result;
     Clock::time_point submitted;
@@ -58,7 +61,8 @@ class Scheduler {
   Status begin(Active& active);
   void choose(Active& active, size_t index, std::span<const float> logits);
   void begin_answers(Active& active, std::span<const float> logits);
-  void emit(Active& active, size_t index, const GeneratedToken* token, std::string text, FinishReason finish);
+  void emit(Active& active, size_t index, const GeneratedToken* token, std::string text,
+            FinishReason finish);
   void finish(Active& active, size_t index, FinishReason reason, std::optional<Error> error = {});
   void retire_finished();
   Status run(const std::vector<Row>& rows, const std::vector<Source>& sources);

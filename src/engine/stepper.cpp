@@ -19,8 +19,8 @@ std::vector<std::byte*> page_pointers(const PageList& pages) {
 
 }  // namespace
 
-Stepper::Stepper(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels, ParallelFor& threads,
-                 const StepperOptions& options)
+Stepper::Stepper(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
+                 ParallelFor& threads, const StepperOptions& options)
     : spec_(&spec),
       options_(options),
       layout_(spec, options.kv, options.page_positions),
@@ -38,7 +38,8 @@ void Stepper::close(SequenceId sequence) { sequences_.erase(sequence); }
 
 Result<SequenceId> Stepper::fork(SequenceId sequence) {
   const auto at = sequences_.find(sequence);
-  if (at == sequences_.end()) return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
+  if (at == sequences_.end())
+    return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
   Sequence copy = at->second;
   PHIDIAS_CHECK_OK(cache_.own_last(copy.pages, copy.tokens.size()));
   const SequenceId id = next_id_++;
@@ -53,15 +54,19 @@ uint32_t Stepper::length(SequenceId sequence) const {
 
 std::span<const TokenId> Stepper::tokens(SequenceId sequence) const {
   const auto at = sequences_.find(sequence);
-  return at == sequences_.end() ? std::span<const TokenId>() : std::span<const TokenId>(at->second.tokens);
+  return at == sequences_.end() ? std::span<const TokenId>()
+                                : std::span<const TokenId>(at->second.tokens);
 }
 
 Status Stepper::truncate(SequenceId sequence, uint32_t length) {
   const auto at = sequences_.find(sequence);
-  if (at == sequences_.end()) return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
+  if (at == sequences_.end())
+    return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
   if (length > at->second.tokens.size()) {
     return Error{Code::kInvalidArgument,
-                 "a sequence of " + std::to_string(at->second.tokens.size()) + " positions cannot be cut to " + std::to_string(length), {}};
+                 "a sequence of " + std::to_string(at->second.tokens.size()) +
+                     " positions cannot be cut to " + std::to_string(length),
+                 {}};
   }
   // Before anything is given up: where the copy cannot be had, the sequence stays as it was.
   PHIDIAS_CHECK_OK(cache_.own_last(at->second.pages, length));
@@ -73,12 +78,16 @@ Status Stepper::truncate(SequenceId sequence, uint32_t length) {
 RotaryFactors Stepper::factors_at(const Sequence& sequence, size_t length) const {
   if (!spec_->rope.long_rope) return RotaryFactors::kPlain;
   switch (sequence.options.rope_switch) {
-    case RopeSwitch::kShort: return RotaryFactors::kShort;
-    case RopeSwitch::kLong: return RotaryFactors::kLong;
+    case RopeSwitch::kShort:
+      return RotaryFactors::kShort;
+    case RopeSwitch::kLong:
+      return RotaryFactors::kLong;
     case RopeSwitch::kReprefill:
-    case RopeSwitch::kKeep: break;
+    case RopeSwitch::kKeep:
+      break;
   }
-  // By the request's own length, the whole prompt counted from its first chunk on: never by a neighbour or a chunk.
+  // By the request's own length, the whole prompt counted from its first chunk on: never by a
+  // neighbour or a chunk.
   return rotary_factors_for(spec_->rope, std::max<size_t>(length, sequence.options.prompt_tokens));
 }
 
@@ -106,24 +115,38 @@ Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows)
     const Row& row = rows[r];
     const auto at = sequences_.find(row.sequence);
     if (at == sequences_.end()) {
-      return Error{Code::kInvalidArgument, "row " + std::to_string(r) + " names sequence " + std::to_string(row.sequence) + ", which is not open", {}};
+      return Error{Code::kInvalidArgument,
+                   "row " + std::to_string(r) + " names sequence " + std::to_string(row.sequence) +
+                       ", which is not open",
+                   {}};
     }
     if (row.token < 0 || static_cast<uint32_t>(row.token) >= spec_->vocab) {
       return Error{Code::kInvalidArgument,
-                   "token id " + std::to_string(row.token) + " is outside the vocabulary of " + std::to_string(spec_->vocab), {}};
+                   "token id " + std::to_string(row.token) + " is outside the vocabulary of " +
+                       std::to_string(spec_->vocab),
+                   {}};
     }
     const auto [entry, added] = index.try_emplace(row.sequence, extensions.size());
-    if (added) extensions.push_back({.id = row.sequence, .tokens = {}, .rows = {}, .factors = {}, .pages = {}, .rerun = false});
+    if (added)
+      extensions.push_back({.id = row.sequence,
+                            .tokens = {},
+                            .rows = {},
+                            .factors = {},
+                            .pages = {},
+                            .rerun = false});
     Extension& extension = extensions[entry->second];
     const size_t next = at->second.tokens.size() + extension.tokens.size();
     if (row.position != next) {
       return Error{Code::kInvalidArgument,
-                   "row " + std::to_string(r) + " has position " + std::to_string(row.position) + ", but the next of its sequence is " +
-                       std::to_string(next), {}};
+                   "row " + std::to_string(r) + " has position " + std::to_string(row.position) +
+                       ", but the next of its sequence is " + std::to_string(next),
+                   {}};
     }
     if (next >= options_.context) {
       return Error{Code::kCapacityExceeded,
-                   "the sequence would pass its context of " + std::to_string(options_.context) + " positions", {}};
+                   "the sequence would pass its context of " + std::to_string(options_.context) +
+                       " positions",
+                   {}};
     }
     extension.tokens.push_back(row.token);
     extension.rows.push_back(r);
@@ -141,7 +164,8 @@ Status Stepper::reserve(std::vector<Extension>& extensions) {
   for (Extension& extension : extensions) {
     const Sequence& sequence = sequences_.at(extension.id);
     const size_t length = sequence.tokens.size() + extension.tokens.size();
-    // A second run writes every page anew, so it shares none: not with a fork, and not with what an error would leave.
+    // A second run writes every page anew, so it shares none: not with a fork, and not with what an
+    // error would leave.
     if (!extension.rerun) extension.pages = sequence.pages;
     PHIDIAS_CHECK_OK(cache_.grow(extension.pages, length));
   }
@@ -154,13 +178,18 @@ void Stepper::rerun(const Extension& extension) {
   const auto pages = page_pointers(extension.pages);
   for (size_t at = 0; at < sequence.tokens.size(); at += options_.step_rows) {
     const size_t count = std::min<size_t>(options_.step_rows, sequence.tokens.size() - at);
-    const BatchRun run{std::span(sequence.tokens).subspan(at, count), static_cast<uint32_t>(at), extension.factors, {pages}};
+    const BatchRun run{std::span(sequence.tokens).subspan(at, count),
+                       static_cast<uint32_t>(at),
+                       extension.factors,
+                       {pages}};
     decoder_.forward({{&run, 1}, {}}, context_);
   }
 }
 
-// In passes of at most step_rows rows: whole extensions one after another, cut where a pass is full.
-void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row> rows, const LogitsSink& sink) {
+// In passes of at most step_rows rows: whole extensions one after another, cut where a pass is
+// full.
+void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row> rows,
+                  const LogitsSink& sink) {
   std::vector<std::vector<std::byte*>> pages;
   for (const Extension& extension : extensions) pages.push_back(page_pointers(extension.pages));
   std::vector<BatchRun> runs;
@@ -174,7 +203,8 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
       const size_t count = std::min(kLogitRows, outputs.size() - first);
       logits_.ensure(count * spec_->vocab);
       decoder_.logits(first, count, logits_.data(), context_);
-      for (size_t i = 0; i < count; ++i) sink(output_rows[first + i], {logits_.data() + i * spec_->vocab, spec_->vocab});
+      for (size_t i = 0; i < count; ++i)
+        sink(output_rows[first + i], {logits_.data() + i * spec_->vocab, spec_->vocab});
     }
     runs.clear();
     outputs.clear();
@@ -185,8 +215,12 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
     const Extension& extension = extensions[e];
     const size_t length = sequences_.at(extension.id).tokens.size();
     for (size_t at = 0; at < extension.tokens.size();) {
-      const size_t count = std::min<size_t>(options_.step_rows - filled, extension.tokens.size() - at);
-      runs.push_back({std::span(extension.tokens).subspan(at, count), static_cast<uint32_t>(length + at), extension.factors, {pages[e]}});
+      const size_t count =
+          std::min<size_t>(options_.step_rows - filled, extension.tokens.size() - at);
+      runs.push_back({std::span(extension.tokens).subspan(at, count),
+                      static_cast<uint32_t>(length + at),
+                      extension.factors,
+                      {pages[e]}});
       for (size_t i = 0; i < count; ++i) {
         if (!sink || !rows[extension.rows[at + i]].wants_output) continue;
         outputs.push_back(static_cast<uint32_t>(filled + i));

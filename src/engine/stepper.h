@@ -1,5 +1,5 @@
-// Sequences over one model: their tokens, cache pages and rotation, and the step that extends any number of them.
-// Plan, reserve, run, commit: a step that fails leaves no sequence changed.
+// Sequences over one model: their tokens, cache pages and rotation, and the step that extends any
+// number of them. Plan, reserve, run, commit: a step that fails leaves no sequence changed.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace phidias {
 struct StepperOptions {
   Numerics numerics = Numerics::kFast;
   KvType kv = KvType::kF16;
-  uint32_t context = 0;        // longest sequence; not 0
-  uint64_t cache_budget = 0;   // bytes of all pages
+  uint32_t context = 0;       // longest sequence; not 0
+  uint64_t cache_budget = 0;  // bytes of all pages
   uint32_t step_rows = 512;
   uint32_t page_positions = 64;
 };
@@ -30,15 +30,17 @@ struct StepperOptions {
 // One call at a time. Spec, weights, kernels and threads must outlive it.
 class Stepper {
  public:
-  Stepper(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels, ParallelFor& threads,
-          const StepperOptions& options);
+  Stepper(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
+          ParallelFor& threads, const StepperOptions& options);
 
   // As the functions of phidias::Engine of the same names (phidias/engine.h).
   SequenceId open(const SequenceOptions& options);
   void close(SequenceId sequence);
   bool is_open(SequenceId sequence) const { return sequences_.contains(sequence); }
   // New options for a sequence that goes on with another prompt; its cache is kept.
-  void resume(SequenceId sequence, const SequenceOptions& options) { sequences_.at(sequence).options = options; }
+  void resume(SequenceId sequence, const SequenceOptions& options) {
+    sequences_.at(sequence).options = options;
+  }
   Result<SequenceId> fork(SequenceId sequence);
   uint32_t length(SequenceId sequence) const;
   std::span<const TokenId> tokens(SequenceId sequence) const;
@@ -64,13 +66,14 @@ class Stepper {
     std::vector<TokenId> tokens;
     std::vector<size_t> rows;  // index into the step's rows of each token
     RotaryFactors factors = RotaryFactors::kPlain;
-    PageList pages;            // reserved for the new length
-    bool rerun = false;        // the cached positions first, with the new factors
+    PageList pages;      // reserved for the new length
+    bool rerun = false;  // the cached positions first, with the new factors
   };
 
   Result<std::vector<Extension>> plan(std::span<const Row> rows) const;
   Status reserve(std::vector<Extension>& extensions);
-  void run(const std::vector<Extension>& extensions, std::span<const Row> rows, const LogitsSink& sink);
+  void run(const std::vector<Extension>& extensions, std::span<const Row> rows,
+           const LogitsSink& sink);
   void rerun(const Extension& extension);
   RotaryFactors factors_at(const Sequence& sequence, size_t length) const;
 

@@ -1,4 +1,5 @@
-// A step: rows of any number of sequences, prompts and single tokens alike, packed one after another.
+// A step: rows of any number of sequences, prompts and single tokens alike, packed one after
+// another.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,13 @@
 
 namespace phidias {
 
-// Consecutive positions of one sequence. Its keys and values for positions below `position` are in the cache.
+// Consecutive positions of one sequence. Its keys and values for positions below `position` are in
+// the cache.
 struct BatchRun {
   std::span<const int32_t> tokens;
   uint32_t position = 0;  // of the first token
   RotaryFactors factors = RotaryFactors::kPlain;
-  KvView cache;           // has room up to position + tokens.size()
+  KvView cache;  // has room up to position + tokens.size()
 };
 
 struct Batch {

@@ -8,13 +8,15 @@
 namespace phidias {
 namespace {
 
-// Sizes beyond this are no model but a broken or hostile file; products of two of them cannot overflow.
+// Sizes beyond this are no model but a broken or hostile file; products of two of them cannot
+// overflow.
 constexpr uint64_t kMaxSize = 1U << 24;
 
 Result<uint32_t> size_value(const JsonReader& config, std::string_view key) {
   PHIDIAS_TRY(const uint64_t value, config.positive(key));
   if (value > kMaxSize) {
-    return config.error(Code::kCorrupt, "is " + std::to_string(value) + ", more than any model has", key);
+    return config.error(Code::kCorrupt, "is " + std::to_string(value) + ", more than any model has",
+                        key);
   }
   return static_cast<uint32_t>(value);
 }
@@ -23,7 +25,9 @@ Result<uint32_t> size_value(const GgufFile& file, const std::string& key) {
   PHIDIAS_TRY(const auto value, file.optional_unsigned(key));
   if (!value) return Error{Code::kCorrupt, "is missing", {file.name, {}, key}};
   if (*value == 0 || *value > kMaxSize) {
-    return Error{Code::kCorrupt, "is " + std::to_string(*value) + ", which no model has", {file.name, {}, key}};
+    return Error{Code::kCorrupt,
+                 "is " + std::to_string(*value) + ", which no model has",
+                 {file.name, {}, key}};
   }
   return static_cast<uint32_t>(*value);
 }
@@ -31,13 +35,15 @@ Result<uint32_t> size_value(const GgufFile& file, const std::string& key) {
 Status check_heads(const AttentionSpec& attention, const Place& place) {
   if (attention.heads % attention.kv_heads != 0) {
     return Error{Code::kCorrupt,
-                 std::to_string(attention.heads) + " query heads cannot share " + std::to_string(attention.kv_heads) +
-                     " key-value heads evenly",
+                 std::to_string(attention.heads) + " query heads cannot share " +
+                     std::to_string(attention.kv_heads) + " key-value heads evenly",
                  place};
   }
   if (attention.head_dim % 2 != 0 || attention.head_dim > 512) {
     return Error{Code::kUnsupported,
-                 "heads of " + std::to_string(attention.head_dim) + " values; even sizes up to 512 are supported", place};
+                 "heads of " + std::to_string(attention.head_dim) +
+                     " values; even sizes up to 512 are supported",
+                 place};
   }
   return {};
 }
@@ -49,7 +55,8 @@ Result<std::vector<int32_t>> token_ids(const JsonReader& config, std::string_vie
   if (!config.has(key)) return ids;
   const Json& value = config.value().at(std::string(key));
   for (const Json& entry : value.is_array() ? value : Json::array({value})) {
-    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
+    if (!entry.is_number_unsigned() ||
+        entry.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
       return config.error(Code::kCorrupt, "must be a token id or a list of token ids", key);
     }
     ids.push_back(entry.get<int32_t>());
@@ -60,7 +67,8 @@ Result<std::vector<int32_t>> token_ids(const JsonReader& config, std::string_vie
 Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
   if (config.has("quantization_config")) {
     return config.error(Code::kUnsupported,
-                        "checkpoints quantized by other tools are not read; use the original weights or a GGUF file",
+                        "checkpoints quantized by other tools are not read; use the original "
+                        "weights or a GGUF file",
                         "quantization_config");
   }
   ModelSpec spec;
@@ -78,17 +86,23 @@ Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
     PHIDIAS_TRY(spec.attention.head_dim, size_value(config, "head_dim"));
   } else {
     if (spec.width % spec.attention.heads != 0) {
-      return config.error(Code::kCorrupt, "is no multiple of num_attention_heads, and there is no head_dim", "hidden_size");
+      return config.error(Code::kCorrupt,
+                          "is no multiple of num_attention_heads, and there is no head_dim",
+                          "hidden_size");
     }
     spec.attention.head_dim = spec.width / spec.attention.heads;
   }
-  PHIDIAS_CHECK_OK(check_heads(spec.attention, config.error(Code::kCorrupt, {}, "num_key_value_heads").place));
+  PHIDIAS_CHECK_OK(
+      check_heads(spec.attention, config.error(Code::kCorrupt, {}, "num_key_value_heads").place));
   PHIDIAS_TRY(const double epsilon, config.number("rms_norm_eps"));
-  if (!(epsilon > 0 && epsilon < 1)) return config.error(Code::kCorrupt, "must lie between 0 and 1", "rms_norm_eps");
+  if (!(epsilon > 0 && epsilon < 1))
+    return config.error(Code::kCorrupt, "must lie between 0 and 1", "rms_norm_eps");
   spec.norm_epsilon = static_cast<float>(epsilon);
   PHIDIAS_TRY(const auto activation, config.optional_string("hidden_act"));
   if (activation && *activation != "silu" && *activation != "swish") {
-    return config.error(Code::kUnsupported, "activation \"" + *activation + "\"; only \"silu\" is supported", "hidden_act");
+    return config.error(Code::kUnsupported,
+                        "activation \"" + *activation + "\"; only \"silu\" is supported",
+                        "hidden_act");
   }
   PHIDIAS_TRY(const auto tied, config.optional_bool("tie_word_embeddings"));
   spec.tied_head = tied.value_or(false);
@@ -107,8 +121,11 @@ Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& 
     if (tensor.name == "output.weight") has_head = true;
   }
   PHIDIAS_TRY(spec.width, size_value(file, prefix + ".embedding_length"));
-  if (embedding == nullptr || embedding->shape.size() != 2 || embedding->shape[0] > kMaxSize || embedding->shape[0] == 0) {
-    return Error{Code::kCorrupt, "the embedding is missing or not a matrix", {file.name, {}, "token_embd.weight"}};
+  if (embedding == nullptr || embedding->shape.size() != 2 || embedding->shape[0] > kMaxSize ||
+      embedding->shape[0] == 0) {
+    return Error{Code::kCorrupt,
+                 "the embedding is missing or not a matrix",
+                 {file.name, {}, "token_embd.weight"}};
   }
   spec.vocab = static_cast<uint32_t>(embedding->shape[0]);
   spec.tied_head = !has_head;
@@ -125,10 +142,13 @@ Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& 
   } else {
     spec.attention.head_dim = spec.width / spec.attention.heads;
   }
-  PHIDIAS_CHECK_OK(check_heads(spec.attention, {file.name, {}, prefix + ".attention.head_count_kv"}));
-  PHIDIAS_TRY(const auto epsilon, file.optional_number(prefix + ".attention.layer_norm_rms_epsilon"));
+  PHIDIAS_CHECK_OK(
+      check_heads(spec.attention, {file.name, {}, prefix + ".attention.head_count_kv"}));
+  PHIDIAS_TRY(const auto epsilon,
+              file.optional_number(prefix + ".attention.layer_norm_rms_epsilon"));
   if (!epsilon || !(*epsilon > 0 && *epsilon < 1)) {
-    return Error{Code::kCorrupt, "is missing or not between 0 and 1",
+    return Error{Code::kCorrupt,
+                 "is missing or not between 0 and 1",
                  {file.name, {}, prefix + ".attention.layer_norm_rms_epsilon"}};
   }
   spec.norm_epsilon = static_cast<float>(*epsilon);
@@ -138,15 +158,17 @@ Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& 
   if (file.find(prefix + ".rope.dimension_count") != nullptr) {
     PHIDIAS_TRY(spec.rope.rotary_dims, size_value(file, prefix + ".rope.dimension_count"));
   }
-  if (!(spec.rope.theta > 0) || spec.rope.rotary_dims > spec.attention.head_dim || spec.rope.rotary_dims % 2 != 0) {
+  if (!(spec.rope.theta > 0) || spec.rope.rotary_dims > spec.attention.head_dim ||
+      spec.rope.rotary_dims % 2 != 0) {
     return Error{Code::kCorrupt,
-                 "rotates " + std::to_string(spec.rope.rotary_dims) + " of " + std::to_string(spec.attention.head_dim) +
-                     " dimensions",
+                 "rotates " + std::to_string(spec.rope.rotary_dims) + " of " +
+                     std::to_string(spec.attention.head_dim) + " dimensions",
                  {file.name, {}, prefix + ".rope.dimension_count"}};
   }
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
     PHIDIAS_TRY(const auto id, file.optional_unsigned(key));
-    if (id && *id <= std::numeric_limits<int32_t>::max()) spec.end_ids.push_back(static_cast<int32_t>(*id));
+    if (id && *id <= std::numeric_limits<int32_t>::max())
+      spec.end_ids.push_back(static_cast<int32_t>(*id));
   }
   PHIDIAS_TRY(const auto bos, file.optional_unsigned("tokenizer.ggml.bos_token_id"));
   if (bos && *bos <= std::numeric_limits<int32_t>::max()) spec.bos_id = static_cast<int32_t>(*bos);
@@ -154,20 +176,25 @@ Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& 
 }
 
 JsonReader rope_dictionary(const JsonReader& config) {
-  return config.has("rope_parameters") ? config.child("rope_parameters") : config.child("rope_scaling");
+  return config.has("rope_parameters") ? config.child("rope_parameters")
+                                       : config.child("rope_scaling");
 }
 
 Result<std::string> rope_kind(const JsonReader& rope) {
   PHIDIAS_TRY(const auto newer, rope.optional_string("rope_type"));
   PHIDIAS_TRY(const auto older, rope.optional_string("type"));
   if (newer && older && *newer != *older) {
-    return rope.error(Code::kCorrupt, "is \"" + *older + "\" but rope_type is \"" + *newer + "\"; keep the right one", "type");
+    return rope.error(
+        Code::kCorrupt,
+        "is \"" + *older + "\" but rope_type is \"" + *newer + "\"; keep the right one", "type");
   }
   return newer ? *newer : older.value_or("default");
 }
 
 double long_rope_magnitude(double scale, double original_context) {
-  return scale > 1 && original_context > 1 ? std::sqrt(1 + std::log(scale) / std::log(original_context)) : 1.0;
+  return scale > 1 && original_context > 1
+             ? std::sqrt(1 + std::log(scale) / std::log(original_context))
+             : 1.0;
 }
 
 Status check_long_rope(const LongRope& rope, uint32_t rotary_dims, const Place& where) {
@@ -176,13 +203,16 @@ Status check_long_rope(const LongRope& rope, uint32_t rotary_dims, const Place& 
     const char* name = list == &rope.short_factors ? "short" : "long";
     if (list->size() != expected) {
       return Error{Code::kCorrupt,
-                   std::string("the ") + name + " factor list has " + std::to_string(list->size()) + " entries, expected " +
-                       std::to_string(expected) + " for " + std::to_string(rotary_dims) + " rotated dimensions",
+                   std::string("the ") + name + " factor list has " + std::to_string(list->size()) +
+                       " entries, expected " + std::to_string(expected) + " for " +
+                       std::to_string(rotary_dims) + " rotated dimensions",
                    where};
     }
     for (const float factor : *list) {
       if (!(factor > 0) || !std::isfinite(factor)) {
-        return Error{Code::kCorrupt, std::string("the ") + name + " factor list has an entry that is not positive", where};
+        return Error{Code::kCorrupt,
+                     std::string("the ") + name + " factor list has an entry that is not positive",
+                     where};
       }
     }
   }

@@ -19,8 +19,9 @@ void Decoder::forward(const Batch& batch, RunContext& context) {
   }
   final_.resize(batch.outputs.size(), spec_->width);
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
-    context.kernels->rms_norm(state_.stream.data() + batch.outputs[i] * spec_->width, weights_->final_norm.data(),
-                              spec_->norm_epsilon, final_.row(i), spec_->width);
+    context.kernels->rms_norm(state_.stream.data() + batch.outputs[i] * spec_->width,
+                              weights_->final_norm.data(), spec_->norm_epsilon, final_.row(i),
+                              spec_->width);
   }
 }
 
@@ -39,7 +40,8 @@ void Decoder::embed(const Batch& batch) {
       state_.positions[row] = position;
       state_.first_keys[row] = spec_->mask.first_key(position);
       state_.end_keys[row] = position + 1;
-      decode_row(weights_->embedding, static_cast<size_t>(run.tokens[i]), state_.stream.data() + row * spec_->width);
+      decode_row(weights_->embedding, static_cast<size_t>(run.tokens[i]),
+                 state_.stream.data() + row * spec_->width);
       float* cosine = state_.rotation.data() + row * 2 * half;
       rope_.fill(position, run.factors, cosine, cosine + half);
     }
@@ -47,13 +49,15 @@ void Decoder::embed(const Batch& batch) {
 }
 
 void Decoder::logits(size_t first, size_t count, float* out, RunContext& context) {
-  std::memcpy(final_piece_.resize(count, spec_->width), final_.row(first), count * spec_->width * sizeof(float));
+  std::memcpy(final_piece_.resize(count, spec_->width), final_.row(first),
+              count * spec_->width * sizeof(float));
   linear(context, weights_->head, final_piece_, out, spec_->vocab);
 }
 
 size_t Decoder::buffer_bytes(const ModelSpec& spec, size_t rows) {
   const AttentionSpec& attention = spec.attention;
-  const size_t per_row = 3UL * spec.width + attention.qkv_width() + attention.query_width() + 3UL * spec.ffn_width + spec.rope.rotary_dims;
+  const size_t per_row = 3UL * spec.width + attention.qkv_width() + attention.query_width() +
+                         3UL * spec.ffn_width + spec.rope.rotary_dims;
   return rows * per_row * sizeof(float) * 5 / 4;  // a quarter for the quantized copies
 }
 

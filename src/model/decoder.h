@@ -10,22 +10,23 @@
 
 namespace phidias {
 
-// Runs batches through the blocks. Holds the buffers of one step: one decoder per engine, one call at a time. The
-// spec and the weights are shared and must outlive it.
+// Runs batches through the blocks. Holds the buffers of one step: one decoder per engine, one call
+// at a time. The spec and the weights are shared and must outlive it.
 //
-// Same bits: a row's result depends on its sequence's tokens alone, not on the rows beside it, on how a prompt was
-// cut into steps, or on the threads.
+// Same bits: a row's result depends on its sequence's tokens alone, not on the rows beside it, on
+// how a prompt was cut into steps, or on the threads.
 class Decoder {
  public:
   Decoder(const ModelSpec& spec, const ModelWeights& weights, const KvLayout& layout);
 
-  // Writes keys and values of every row into its sequence's cache, and the final norm's output of the rows in
-  // batch.outputs to hidden(), in their order.
+  // Writes keys and values of every row into its sequence's cache, and the final norm's output of
+  // the rows in batch.outputs to hidden(), in their order.
   void forward(const Batch& batch, RunContext& context);
   size_t outputs() const { return final_.rows(); }
   const float* hidden(size_t output) const { return final_.row(output); }
 
-  // Logits [count, vocab] of outputs [first, first + count): asked for in pieces, since they are large.
+  // Logits [count, vocab] of outputs [first, first + count): asked for in pieces, since they are
+  // large.
   void logits(size_t first, size_t count, float* out, RunContext& context);
 
   // Bytes of buffers that a step of `rows` rows needs, about.

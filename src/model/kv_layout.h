@@ -1,5 +1,5 @@
-// What attention needs of the key-value cache: how a page is laid out, and the pages of a sequence. Who owns the
-// memory is the engine's business (engine/kv_cache.h).
+// What attention needs of the key-value cache: how a page is laid out, and the pages of a sequence.
+// Who owns the memory is the engine's business (engine/kv_cache.h).
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,12 @@ struct KvLayout {
   // 2 * layers * kv_heads * vector bytes.
   size_t bytes_per_position() const { return 2 * layers * kv_heads * vector_bytes; }
   size_t page_bytes() const { return bytes_per_position() * page_positions; }
-  size_t key_offset(size_t layer, size_t head) const { return ((layer * kv_heads + head) * 2) * page_positions * vector_bytes; }
-  size_t value_offset(size_t layer, size_t head) const { return key_offset(layer, head) + page_positions * vector_bytes; }
+  size_t key_offset(size_t layer, size_t head) const {
+    return ((layer * kv_heads + head) * 2) * page_positions * vector_bytes;
+  }
+  size_t value_offset(size_t layer, size_t head) const {
+    return key_offset(layer, head) + page_positions * vector_bytes;
+  }
 };
 
 // The pages of one sequence, in order of position.

@@ -7,14 +7,16 @@ namespace phidias {
 namespace {
 
 constexpr Variant kVariants[] = {
-    {"phi3", "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning", phi3_from_config, phi3_from_gguf},
+    {"phi3", "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning",
+     phi3_from_config, phi3_from_gguf},
     {"llama", "the plain Llama block", llama_from_config, llama_from_gguf},
 };
 
 Error unknown(const std::string& type, Place place) {
   std::string message = "model type \"" + type + "\" is not supported; supported are";
   for (const Variant& variant : kVariants) {
-    message += (&variant == kVariants ? " " : ", ") + std::string(variant.name) + " (" + std::string(variant.description) + ")";
+    message += (&variant == kVariants ? " " : ", ") + std::string(variant.name) + " (" +
+               std::string(variant.description) + ")";
   }
   return {Code::kUnsupported, std::move(message), std::move(place)};
 }

@@ -14,15 +14,16 @@
 namespace phidias {
 
 struct Variant {
-  std::string_view name;          // model_type of config.json and general.architecture of GGUF
-  std::string_view description;   // which checkpoints these are, for people
+  std::string_view name;         // model_type of config.json and general.architecture of GGUF
+  std::string_view description;  // which checkpoints these are, for people
   Result<ModelSpec> (*from_config)(const JsonReader& config);
   Result<ModelSpec> (*from_gguf)(const GgufFile& file);
 };
 
 std::span<const Variant> variants();
 
-// The specification of a checkpoint. An unknown type is kUnsupported, with the list of those that are known.
+// The specification of a checkpoint. An unknown type is kUnsupported, with the list of those that
+// are known.
 Result<ModelSpec> spec_from_config(const JsonReader& config);
 Result<ModelSpec> spec_from_gguf(const GgufFile& file);
 

@@ -16,13 +16,16 @@ RopeTable::RopeTable(const RopeSpec& rope) : half_(rope.rotary_dims / 2) {
     for (size_t m = 0; m < half_; ++m) {
       const float exponent = static_cast<float>(2 * m) / static_cast<float>(rope.rotary_dims);
       const auto power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
-      list.inverse_frequencies.push_back(1.0F / ((factors != nullptr ? (*factors)[m] : 1.0F) * power));
+      list.inverse_frequencies.push_back(1.0F /
+                                         ((factors != nullptr ? (*factors)[m] : 1.0F) * power));
     }
     return list;
   };
   if (rope.long_rope) {
-    lists_[static_cast<size_t>(RotaryFactors::kShort)] = build(&rope.long_rope->short_factors, rope.long_rope->short_magnitude);
-    lists_[static_cast<size_t>(RotaryFactors::kLong)] = build(&rope.long_rope->long_factors, rope.long_rope->long_magnitude);
+    lists_[static_cast<size_t>(RotaryFactors::kShort)] =
+        build(&rope.long_rope->short_factors, rope.long_rope->short_magnitude);
+    lists_[static_cast<size_t>(RotaryFactors::kLong)] =
+        build(&rope.long_rope->long_factors, rope.long_rope->long_magnitude);
   } else {
     lists_[static_cast<size_t>(RotaryFactors::kPlain)] = build(nullptr, 1.0);
   }

@@ -12,11 +12,12 @@ namespace phidias {
 // The list a row is rotated with; kPlain where the model has one list only.
 enum class RotaryFactors : uint8_t { kPlain = 0, kShort = 1, kLong = 2 };
 
-// The list that the rule gives to a sequence of `length` positions: long iff length > original context.
+// The list that the rule gives to a sequence of `length` positions: long iff length > original
+// context.
 RotaryFactors rotary_factors_for(const RopeSpec& rope, uint64_t length);
 
-// Inverse frequencies in f32, angles as f32 products and cos, sin of them in double, rounded once: the reference's
-// operations with less rounding. Immutable, safe to share.
+// Inverse frequencies in f32, angles as f32 products and cos, sin of them in double, rounded once:
+// the reference's operations with less rounding. Immutable, safe to share.
 class RopeTable {
  public:
   explicit RopeTable(const RopeSpec& rope);

@@ -1,5 +1,5 @@
-// Everything a forward pass works with but does not own: kernels, threads, numerics, scratch. One per engine; no
-// singleton and no environment variable is read below the front ends.
+// Everything a forward pass works with but does not own: kernels, threads, numerics, scratch. One
+// per engine; no singleton and no environment variable is read below the front ends.
 #pragma once
 
 #include <vector>

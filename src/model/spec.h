@@ -1,5 +1,6 @@
-// Everything in which the models of the family differ, as data. A variant (variants/*.cpp) fills one from a
-// checkpoint's configuration; the blocks read it; no name of a family is tested anywhere else.
+// Everything in which the models of the family differ, as data. A variant (variants/*.cpp) fills
+// one from a checkpoint's configuration; the blocks read it; no name of a family is tested anywhere
+// else.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,14 @@
 
 namespace phidias {
 
-// LongRoPE: two lists of divisors of the inverse frequencies and the length up to which the short one holds.
-// Source: models.md of the reference, section 3.2; transformers' modeling_rope_utils.
+// LongRoPE: two lists of divisors of the inverse frequencies and the length up to which the short
+// one holds. Source: models.md of the reference, section 3.2; transformers' modeling_rope_utils.
 struct LongRope {
   std::vector<float> short_factors;  // rotary_dims / 2 each
   std::vector<float> long_factors;
-  uint32_t original_context = 0;     // the short list holds while a sequence has at most so many positions
-  double short_magnitude = 1;        // factor of cos and sin under either list
+  uint32_t original_context =
+      0;  // the short list holds while a sequence has at most so many positions
+  double short_magnitude = 1;  // factor of cos and sin under either list
   double long_magnitude = 1;
 };
 
@@ -62,8 +64,9 @@ struct ModelSpec {
   bool interleaved_rotation = false;  // rows of q and k lie in the order of interleaved rotation
   std::vector<int32_t> end_ids;       // end-of-text ids that the configuration declares
   std::optional<int32_t> bos_id;
-  std::string chat_template;          // of text/builtin_templates.h, for files that carry none; empty: there is none
-  std::vector<std::string> notices;   // what a user should know about how the configuration was read
+  std::string chat_template;  // of text/builtin_templates.h, for files that carry none; empty:
+                              // there is none
+  std::vector<std::string> notices;  // what a user should know about how the configuration was read
 };
 
 }  // namespace phidias

@@ -1,4 +1,5 @@
-// The buffers of one step, shared by the blocks that run one after another. They grow and are reused.
+// The buffers of one step, shared by the blocks that run one after another. They grow and are
+// reused.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,23 @@
 
 namespace phidias {
 
-// Letters: R rows of the step, D width, H heads, K kv_heads, d head_dim, F ffn_width, r rotary_dims.
+// Letters: R rows of the step, D width, H heads, K kv_heads, d head_dim, F ffn_width, r
+// rotary_dims.
 struct StepState {
   size_t rows = 0;
-  std::vector<uint32_t> positions;   // [R]
-  std::vector<uint32_t> first_keys;  // [R]: the first key that the row sees
-  std::vector<uint32_t> end_keys;    // [R]: one past the last
-  AlignedBuffer<float> rotation;     // [R, 2, r/2]: cosines, then sines
-  AlignedBuffer<float> stream;       // [R, D]: the residual stream
-  Activations normed;                // [R, D]: what a projection reads
-  AlignedBuffer<float> qkv;          // [R, (H + 2K) d]
-  Activations heads;                 // [R, H d]: what each head gives
-  AlignedBuffer<float> gate_up;      // [R, 2F]
-  Activations neurons;               // [R, F]
-  AlignedBuffer<float> contribution; // [R, D]: what a block adds to the stream
-  std::vector<std::vector<const std::byte*>> page_lists;  // per thread: keys, then values of one head
+  std::vector<uint32_t> positions;    // [R]
+  std::vector<uint32_t> first_keys;   // [R]: the first key that the row sees
+  std::vector<uint32_t> end_keys;     // [R]: one past the last
+  AlignedBuffer<float> rotation;      // [R, 2, r/2]: cosines, then sines
+  AlignedBuffer<float> stream;        // [R, D]: the residual stream
+  Activations normed;                 // [R, D]: what a projection reads
+  AlignedBuffer<float> qkv;           // [R, (H + 2K) d]
+  Activations heads;                  // [R, H d]: what each head gives
+  AlignedBuffer<float> gate_up;       // [R, 2F]
+  Activations neurons;                // [R, F]
+  AlignedBuffer<float> contribution;  // [R, D]: what a block adds to the stream
+  std::vector<std::vector<const std::byte*>>
+      page_lists;  // per thread: keys, then values of one head
 };
 
 // What a block works on.

@@ -49,14 +49,16 @@ std::string name_of(std::string_view pattern, size_t layer) {
 
 }  // namespace
 
-Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& names, const TensorSet& tensors) {
+Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& names,
+                                  const TensorSet& tensors) {
   Binder binder(tensors);
   ModelWeights weights;
   weights.mappings = tensors.mappings;
   const AttentionSpec& attention = spec.attention;
   const size_t width = spec.width;
   const size_t interleaved = spec.interleaved_rotation ? attention.head_dim : 0;
-  // A configuration may state more layers than the file could hold: stop at what the file has names for.
+  // A configuration may state more layers than the file could hold: stop at what the file has names
+  // for.
   const size_t layers = std::min<size_t>(spec.layers, tensors.tensors.size() + 1);
 
   weights.embedding = binder.matrix(std::string(names.embedding), spec.vocab, width);
@@ -69,9 +71,12 @@ Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& name
                                {name(names.key), attention.kv_width(), interleaved},
                                {name(names.value), attention.kv_width(), 0}},
                               width);
-    layer.attention_output = binder.matrix(name(names.attention_output), width, attention.query_width());
+    layer.attention_output =
+        binder.matrix(name(names.attention_output), width, attention.query_width());
     layer.ffn_norm = binder.vector(name(names.ffn_norm), width);
-    layer.gate_up = binder.matrix(name(names.gate_up), {{name(names.gate), spec.ffn_width, 0}, {name(names.up), spec.ffn_width, 0}}, width);
+    layer.gate_up = binder.matrix(
+        name(names.gate_up),
+        {{name(names.gate), spec.ffn_width, 0}, {name(names.up), spec.ffn_width, 0}}, width);
     layer.down = binder.matrix(name(names.down), width, spec.ffn_width);
     weights.layers.push_back(std::move(layer));
   }
@@ -82,8 +87,8 @@ Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& name
   } else {
     weights.head = binder.matrix(std::string(names.head), spec.vocab, width);
   }
-  // Old checkpoints save a table that follows from the configuration; GGUF keeps the LongRoPE factors as tensors,
-  // which the variant has read already.
+  // Old checkpoints save a table that follows from the configuration; GGUF keeps the LongRoPE
+  // factors as tensors, which the variant has read already.
   binder.ignore_suffix(".rotary_emb.inv_freq");
   if (spec.rope.long_rope) {
     binder.ignore("rope_factors_long.weight");
@@ -95,8 +100,10 @@ Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& name
 
 size_t ModelWeights::bytes(const ModelSpec& spec) const {
   size_t total = final_norm.size() * sizeof(float);
-  const_cast<ModelWeights*>(this)->for_each_matrix(spec, [&total](const Matrix& matrix) { total += matrix.bytes(); });
-  for (const LayerWeights& layer : layers) total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+  const_cast<ModelWeights*>(this)->for_each_matrix(
+      spec, [&total](const Matrix& matrix) { total += matrix.bytes(); });
+  for (const LayerWeights& layer : layers)
+    total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
   return total;
 }
 

@@ -26,10 +26,10 @@ struct LayerWeights {
 
 // Immutable after load, shared by all engines. Points into the mapped files that it keeps.
 struct ModelWeights {
-  Matrix embedding;                // [V, D]
+  Matrix embedding;  // [V, D]
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;   // [D]
-  Matrix head;                     // [V, D]; the embedding where they are tied
+  std::vector<float> final_norm;  // [D]
+  Matrix head;                    // [V, D]; the embedding where they are tied
   std::vector<std::shared_ptr<const MappedFile>> mappings;
 
   // Every matrix once; the head is left out where it is the embedding.
@@ -37,7 +37,8 @@ struct ModelWeights {
   void for_each_matrix(const ModelSpec& spec, Visit&& visit) {
     visit(embedding);
     for (LayerWeights& layer : layers) {
-      for (Matrix* matrix : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.down}) visit(*matrix);
+      for (Matrix* matrix : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.down})
+        visit(*matrix);
     }
     if (!spec.tied_head) visit(head);
   }
@@ -56,6 +57,7 @@ extern const TensorNames kHuggingFaceNames;
 extern const TensorNames kGgufNames;
 
 // All names, shapes and formats are checked; every mismatch is in the one error.
-Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& names, const TensorSet& tensors);
+Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& names,
+                                  const TensorSet& tensors);
 
 }  // namespace phidias

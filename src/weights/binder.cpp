@@ -18,13 +18,15 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 // Without dimensions of size 1: [1, n] and [n] are the same vector.
 std::vector<uint64_t> squeezed(const std::vector<uint64_t>& shape) {
   std::vector<uint64_t> kept;
-  std::copy_if(shape.begin(), shape.end(), std::back_inserter(kept), [](uint64_t n) { return n != 1; });
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(kept),
+               [](uint64_t n) { return n != 1; });
   return kept;
 }
 
 }  // namespace
 
-Binder::Binder(const TensorSet& tensors) : tensors_(&tensors), used_(tensors.tensors.size(), false) {
+Binder::Binder(const TensorSet& tensors)
+    : tensors_(&tensors), used_(tensors.tensors.size(), false) {
   for (size_t i = 0; i < tensors.tensors.size(); ++i) by_name_.emplace(tensors.tensors[i].name, i);
 }
 
@@ -44,17 +46,19 @@ const TensorEntry* Binder::find(const std::string& name, const std::vector<uint6
   if (entry == nullptr) {
     for (const std::string& other : tensors_->ignored) {
       if (other.starts_with(name + " (")) {
-        problems_.push_back("wrong dtype: " + other + ", expected a floating-point or quantized type");
+        problems_.push_back("wrong dtype: " + other +
+                            ", expected a floating-point or quantized type");
         return nullptr;
       }
     }
     problems_.push_back("missing: " + name + " " + shape_text(shape));
     return nullptr;
   }
-  const bool same = shape.size() == 1 ? squeezed(entry->shape) == squeezed(shape) : entry->shape == shape;
+  const bool same =
+      shape.size() == 1 ? squeezed(entry->shape) == squeezed(shape) : entry->shape == shape;
   if (!same) {
-    problems_.push_back("wrong shape: " + name + " is " + shape_text(entry->shape) + " in " + where(*entry) +
-                        ", expected " + shape_text(shape));
+    problems_.push_back("wrong shape: " + name + " is " + shape_text(entry->shape) + " in " +
+                        where(*entry) + ", expected " + shape_text(shape));
     return nullptr;
   }
   return entry;
@@ -66,8 +70,8 @@ std::vector<float> Binder::vector(const std::string& name, size_t n) {
   std::vector<float> values(n);
   const FormatRow& format = format_row(entry->format);
   if (format.block_values != 1) {
-    problems_.push_back("wrong dtype: " + name + " is " + std::string(format.name) + " in " + where(*entry) +
-                        ", expected F32, F16 or BF16");
+    problems_.push_back("wrong dtype: " + name + " is " + std::string(format.name) + " in " +
+                        where(*entry) + ", expected F32, F16 or BF16");
     return {};
   }
   format.decode(entry->data, values.data(), n);
@@ -79,15 +83,17 @@ Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& p
   for (const MatrixPart& part : parts) matrix.rows += part.rows;
   if (!has(parts.front().name)) {
     if (const TensorEntry* entry = find(fused, {matrix.rows, cols})) {
-      // The fused tensor is as many blocks as it has parts, so that each can be permuted on its own.
+      // The fused tensor is as many blocks as it has parts, so that each can be permuted on its
+      // own.
       const size_t row_bytes = format_row(entry->format).row_bytes(cols);
       TensorEntry rest = *entry;
       for (const MatrixPart& part : parts) {
         matrix.blocks.push_back(rows_of(rest, part, cols));
         rest.data += part.rows * row_bytes;
       }
-      const bool as_it_lies = std::all_of(parts.begin(), parts.end(),
-                                          [](const MatrixPart& part) { return part.interleaved_head == 0; });
+      const bool as_it_lies = std::all_of(parts.begin(), parts.end(), [](const MatrixPart& part) {
+        return part.interleaved_head == 0;
+      });
       if (as_it_lies) matrix.blocks = {RowBlock{entry->format, entry->data, matrix.rows, nullptr}};
     }
     return matrix;
@@ -108,7 +114,8 @@ RowBlock Binder::rows_of(const TensorEntry& entry, const MatrixPart& part, size_
   for (size_t row = 0; row < part.rows; ++row) {
     const size_t head = row / part.interleaved_head;
     const size_t within = row % part.interleaved_head;
-    const size_t source = head * part.interleaved_head + (within < half ? 2 * within : 2 * (within - half) + 1);
+    const size_t source =
+        head * part.interleaved_head + (within < half ? 2 * within : 2 * (within - half) + 1);
     std::memcpy(copy->data() + row * row_bytes, entry.data + source * row_bytes, row_bytes);
   }
   const std::byte* data = copy->data();
@@ -126,7 +133,8 @@ std::vector<std::string> Binder::problems() const {
   for (size_t i = 0; i < used_.size(); ++i) {
     if (used_[i]) continue;
     const TensorEntry& entry = tensors_->tensors[i];
-    all.push_back("unexpected: " + entry.name + " " + shape_text(entry.shape) + " in " + where(entry));
+    all.push_back("unexpected: " + entry.name + " " + shape_text(entry.shape) + " in " +
+                  where(entry));
   }
   return all;
 }
@@ -134,10 +142,12 @@ std::vector<std::string> Binder::problems() const {
 Status Binder::finish() const {
   const std::vector<std::string> all = problems();
   if (all.empty()) return {};
-  std::string message = "the tensors do not match the model's configuration (" + std::to_string(all.size()) +
-                        (all.size() == 1 ? " problem)" : " problems)");
+  std::string message = "the tensors do not match the model's configuration (" +
+                        std::to_string(all.size()) + (all.size() == 1 ? " problem)" : " problems)");
   for (const std::string& problem : all) message += "\n  " + problem;
-  return Error{Code::kCorrupt, std::move(message), {tensors_->files.empty() ? "" : tensors_->files.front(), {}, {}}};
+  return Error{Code::kCorrupt,
+               std::move(message),
+               {tensors_->files.empty() ? "" : tensors_->files.front(), {}, {}}};
 }
 
 }  // namespace phidias

@@ -1,5 +1,6 @@
-// From the tensors of a checkpoint to the matrices of a model. A binder is asked for every tensor that the model
-// needs; it checks names, shapes and formats, remembers what was used, and reports every mismatch at once.
+// From the tensors of a checkpoint to the matrices of a model. A binder is asked for every tensor
+// that the model needs; it checks names, shapes and formats, remembers what was used, and reports
+// every mismatch at once.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ namespace phidias {
 struct MatrixPart {
   std::string name;
   size_t rows = 0;
-  // Head size where the file stores each head's rows in the order of interleaved rotation (0, half, 1, half + 1, ...
-  // of ours): these rows are copied into half-split order. 0: rows are used as they lie.
+  // Head size where the file stores each head's rows in the order of interleaved rotation (0, half,
+  // 1, half + 1, ... of ours): these rows are copied into half-split order. 0: rows are used as
+  // they lie.
   size_t interleaved_head = 0;
 };
 
@@ -29,17 +31,21 @@ class Binder {
   explicit Binder(const TensorSet& tensors);
 
   bool has(std::string_view name) const { return by_name_.contains(std::string(name)); }
-  // A vector of n values, decoded to f32. Shape [n] or any shape of n values with one dimension above 1.
+  // A vector of n values, decoded to f32. Shape [n] or any shape of n values with one dimension
+  // above 1.
   std::vector<float> vector(const std::string& name, size_t n);
   // [rows, cols] from `parts` where the file has the first of them, else from `fused`.
   Matrix matrix(const std::string& fused, const std::vector<MatrixPart>& parts, size_t cols);
-  Matrix matrix(const std::string& name, size_t rows, size_t cols) { return matrix(name, {{name, rows, 0}}, cols); }
+  Matrix matrix(const std::string& name, size_t rows, size_t cols) {
+    return matrix(name, {{name, rows, 0}}, cols);
+  }
   // Accepted where present, and not used.
   void ignore(const std::string& name) { use(name); }
   // Every tensor whose name ends so.
   void ignore_suffix(std::string_view suffix);
 
-  // What was missing or misshapen, and what is in the file without having been asked for. One line each.
+  // What was missing or misshapen, and what is in the file without having been asked for. One line
+  // each.
   std::vector<std::string> problems() const;
   // OK, or kCorrupt with all problems in the message.
   Status finish() const;

@@ -10,8 +10,9 @@ Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threa
   const FormatRow& target = format_row(format);
   if (matrix.cols % target.block_values != 0) {
     return Error{Code::kUnsupported,
-                 "rows of " + std::to_string(matrix.cols) + " values cannot be stored as " + std::string(target.name) +
-                     ", whose blocks have " + std::to_string(target.block_values) + " values; choose another type",
+                 "rows of " + std::to_string(matrix.cols) + " values cannot be stored as " +
+                     std::string(target.name) + ", whose blocks have " +
+                     std::to_string(target.block_values) + " values; choose another type",
                  {}};
   }
   Matrix result{.rows = matrix.rows, .cols = matrix.cols, .blocks = {}};
@@ -28,7 +29,9 @@ Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threa
       copy = std::make_shared<AlignedBuffer<std::byte>>(block.rows * target_bytes);
     } catch (const std::bad_alloc&) {
       return Error{Code::kOutOfMemory,
-                   "no memory for " + std::to_string(block.rows * target_bytes) + " bytes of converted weights", {}};
+                   "no memory for " + std::to_string(block.rows * target_bytes) +
+                       " bytes of converted weights",
+                   {}};
     }
     threads.run(block.rows, 1, [&](size_t begin, size_t end, size_t) {
       AlignedBuffer<float> values(matrix.cols);

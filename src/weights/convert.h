@@ -7,9 +7,9 @@
 
 namespace phidias {
 
-// A copy of the matrix with every block in `format`, row by row: no second copy of the whole exists at any time.
-// Blocks that are in `format` already are shared. Errors: kUnsupported if cols is not a multiple of the format's
-// block; kOutOfMemory.
+// A copy of the matrix with every block in `format`, row by row: no second copy of the whole exists
+// at any time. Blocks that are in `format` already are shared. Errors: kUnsupported if cols is not
+// a multiple of the format's block; kOutOfMemory.
 Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threads);
 
 }  // namespace phidias

@@ -1,5 +1,5 @@
-// A weight matrix as it lies: row blocks, each with its own format and place. A fused projection read from
-// separate tensors is one matrix of several blocks; nothing is copied to join them.
+// A weight matrix as it lies: row blocks, each with its own format and place. A fused projection
+// read from separate tensors is one matrix of several blocks; nothing is copied to join them.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,12 @@ struct RowBlock {
   Format format = Format::kF32;
   const std::byte* data = nullptr;
   size_t rows = 0;
-  std::shared_ptr<const void> owner;  // keeps a converted copy alive; null for memory of a mapped file
+  std::shared_ptr<const void>
+      owner;  // keeps a converted copy alive; null for memory of a mapped file
 };
 
-// y = W x with W [rows, cols]. Immutable once bound; the files it points into are kept by ModelWeights.
+// y = W x with W [rows, cols]. Immutable once bound; the files it points into are kept by
+// ModelWeights.
 struct Matrix {
   size_t rows = 0;
   size_t cols = 0;
@@ -26,7 +28,8 @@ struct Matrix {
 
   size_t bytes() const {
     size_t total = 0;
-    for (const RowBlock& block : blocks) total += block.rows * format_row(block.format).row_bytes(cols);
+    for (const RowBlock& block : blocks)
+      total += block.rows * format_row(block.format).row_bytes(cols);
     return total;
   }
 };

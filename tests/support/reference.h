@@ -1,5 +1,5 @@
-// Where the reference data lies. A test that needs it calls PHIDIAS_NEEDS_REFERENCE(path): without it the test is
-// skipped, and says which file it missed.
+// Where the reference data lies. A test that needs it calls PHIDIAS_NEEDS_REFERENCE(path): without
+// it the test is skipped, and says which file it missed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ inline std::filesystem::path data(const std::filesystem::path& relative) {
 }  // namespace phidias::test
 
 #define PHIDIAS_NEEDS_REFERENCE(where)                                                      \
-  do {                                                                                     \
+  do {                                                                                      \
     if (!std::filesystem::exists(where)) {                                                  \
       GTEST_SKIP() << "reference data not found: " << std::filesystem::path(where).string() \
-                   << " (set PHIDIAS_REFERENCE_DATA)";                                     \
-    }                                                                                      \
+                   << " (set PHIDIAS_REFERENCE_DATA)";                                      \
+    }                                                                                       \
   } while (false)

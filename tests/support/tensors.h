@@ -38,7 +38,8 @@ inline TensorMap read_tensors(const std::filesystem::path& path) {
   const auto bytes = file->file->bytes();
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
-  auto header = parse_json(std::string_view(reinterpret_cast<const char*>(bytes.data()) + 8, length));
+  auto header =
+      parse_json(std::string_view(reinterpret_cast<const char*>(bytes.data()) + 8, length));
   EXPECT_TRUE(header.ok());
   for (const auto& [name, entry] : header->items()) {
     if (name == "__metadata__" || (entry["dtype"] != "I64" && entry["dtype"] != "I32")) continue;
@@ -49,7 +50,8 @@ inline TensorMap read_tensors(const std::filesystem::path& path) {
     for (size_t i = 0; i < values.size(); ++i) {
       int32_t narrow = 0;
       const std::byte* at = bytes.data() + 8 + length + begin + i * width;
-      std::memcpy(width == 8 ? static_cast<void*>(&values[i]) : static_cast<void*>(&narrow), at, width);
+      std::memcpy(width == 8 ? static_cast<void*>(&values[i]) : static_cast<void*>(&narrow), at,
+                  width);
       if (width == 4) values[i] = narrow;
     }
     map.integers[name] = std::move(values);
@@ -66,7 +68,8 @@ inline Json read_json(const std::filesystem::path& path) {
 }
 
 // Largest difference between two tensors, in units of max(1, largest entry of the expected / unit).
-inline double scaled_distance(std::span<const float> actual, std::span<const float> expected, double unit) {
+inline double scaled_distance(std::span<const float> actual, std::span<const float> expected,
+                              double unit) {
   double largest = 0;
   double difference = 0;
   for (size_t i = 0; i < expected.size(); ++i) {

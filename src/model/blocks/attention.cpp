@@ -8,8 +8,9 @@
 namespace phidias {
 namespace {
 
-// Queries and keys are rotated where they lie; keys and values go into the cache, rounded to its type, before any
-// query sees them: so a row sees the same numbers whether its keys came with this step or an earlier one.
+// Queries and keys are rotated where they lie; keys and values go into the cache, rounded to its
+// type, before any query sees them: so a row sees the same numbers whether its keys came with this
+// step or an earlier one.
 void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_row) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
@@ -23,7 +24,8 @@ void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_r
       float* keys = queries + attention.query_width();
       const float* values = keys + attention.kv_width();
       const float* cosine = args.state.rotation.data() + row * 2 * half;
-      for (size_t h = 0; h < attention.heads; ++h) kernels.rope(queries + h * dim, cosine, cosine + half, half);
+      for (size_t h = 0; h < attention.heads; ++h)
+        kernels.rope(queries + h * dim, cosine, cosine + half, half);
       const size_t position = args.state.positions[row];
       std::byte* page = run.cache.pages[position / layout.page_positions];
       const size_t slot = position % layout.page_positions * layout.vector_bytes;
@@ -36,7 +38,8 @@ void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_r
   });
 }
 
-// One task: one key-value head for a tile of rows of one sequence. Which rows share a tile changes no result.
+// One task: one key-value head for a tile of rows of one sequence. Which rows share a tile changes
+// no result.
 struct Tile {
   const BatchRun* run;
   size_t first_row;
@@ -63,7 +66,8 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
   kernel.page_positions = layout.page_positions;
   kernel.head_dim = dim;
   kernel.group = attention.group();
-  kernel.queries = state.qkv.data() + tile.first_row * attention.qkv_width() + head * attention.group() * dim;
+  kernel.queries =
+      state.qkv.data() + tile.first_row * attention.qkv_width() + head * attention.group() * dim;
   kernel.query_stride = attention.qkv_width();
   kernel.out = state.heads.row(tile.first_row) + head * attention.group() * dim;
   kernel.out_stride = attention.query_width();
@@ -73,7 +77,8 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
   kernel.scale = 1.0F / std::sqrt(static_cast<float>(dim));
   kernel.scratch = args.context.scratch[thread].data();
   const KernelTable& kernels = *args.context.kernels;
-  (args.context.numerics == Numerics::kExact ? kernels.attention_exact : kernels.attention[index_of(layout.type)])(kernel);
+  (args.context.numerics == Numerics::kExact ? kernels.attention_exact
+                                             : kernels.attention[index_of(layout.type)])(kernel);
 }
 
 }  // namespace
@@ -96,14 +101,16 @@ void attention_block(const BlockArgs& args) {
     first_row += run.tokens.size();
   }
   state.heads.resize(state.rows, attention.query_width());
-  const size_t longest = *std::max_element(state.end_keys.begin(), state.end_keys.begin() + static_cast<ptrdiff_t>(state.rows));
+  const size_t longest = *std::max_element(
+      state.end_keys.begin(), state.end_keys.begin() + static_cast<ptrdiff_t>(state.rows));
   context.reserve_scratch(attention_scratch_floats(longest, attention.head_dim, attention.group()));
   const size_t threads = context.threads->threads();
   state.page_lists.resize(threads);
   const size_t tasks = tiles.size() * attention.kv_heads;
   context.threads->run(threads, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t share = begin; share < end; ++share) {
-      // Heads vary fastest and shares are dealt in turn, so that all threads work on rows of about the same length.
+      // Heads vary fastest and shares are dealt in turn, so that all threads work on rows of about
+      // the same length.
       for (size_t task = share; task < tasks; task += threads) {
         attend(args, tiles[task / attention.kv_heads], task % attention.kv_heads, share);
       }
@@ -111,7 +118,8 @@ void attention_block(const BlockArgs& args) {
   });
 
   state.contribution.ensure(state.rows * args.spec.width);
-  linear(context, args.weights.attention_output, state.heads, state.contribution.data(), args.spec.width);
+  linear(context, args.weights.attention_output, state.heads, state.contribution.data(),
+         args.spec.width);
   add_contribution(args);
 }
 

@@ -5,7 +5,8 @@
 
 namespace phidias {
 
-// norm -> qkv -> rotation -> cache -> attention over the rows' key ranges -> output projection -> added to the stream.
+// norm -> qkv -> rotation -> cache -> attention over the rows' key ranges -> output projection ->
+// added to the stream.
 void attention_block(const BlockArgs& args);
 
 }  // namespace phidias

@@ -7,8 +7,8 @@
 namespace phidias {
 namespace {
 
-// state.neurons = up * silu(gate), shared out in units of a few cache lines within a row, so that one row alone
-// is shared by all threads too.
+// state.neurons = up * silu(gate), shared out in units of a few cache lines within a row, so that
+// one row alone is shared by all threads too.
 void activate(const BlockArgs& args) {
   constexpr size_t kUnit = 64;
   StepState& state = args.state;
@@ -22,7 +22,8 @@ void activate(const BlockArgs& args) {
       const size_t from = (unit - row * units) * kUnit;
       const size_t to = std::min((stop - row * units) * kUnit, ffn_width);
       const float* gate = state.gate_up.data() + row * 2 * ffn_width;
-      args.context.kernels->silu_mul(gate + from, gate + ffn_width + from, state.neurons.row(row) + from, to - from);
+      args.context.kernels->silu_mul(gate + from, gate + ffn_width + from,
+                                     state.neurons.row(row) + from, to - from);
       unit = stop;
     }
   });
@@ -34,10 +35,12 @@ void ffn_block(const BlockArgs& args) {
   StepState& state = args.state;
   norm_stream(args, args.weights.ffn_norm);
   state.gate_up.ensure(state.rows * 2 * args.spec.ffn_width);
-  linear(args.context, args.weights.gate_up, state.normed, state.gate_up.data(), 2 * args.spec.ffn_width);
+  linear(args.context, args.weights.gate_up, state.normed, state.gate_up.data(),
+         2 * args.spec.ffn_width);
   activate(args);
   state.contribution.ensure(state.rows * args.spec.width);
-  linear(args.context, args.weights.down, state.neurons, state.contribution.data(), args.spec.width);
+  linear(args.context, args.weights.down, state.neurons, state.contribution.data(),
+         args.spec.width);
   add_contribution(args);
 }
 

@@ -5,11 +5,13 @@
 namespace phidias {
 namespace {
 
-// Shares end at multiples of this many weight rows: whole tiles of every kernel, whole cache lines of output.
+// Shares end at multiples of this many weight rows: whole tiles of every kernel, whole cache lines
+// of output.
 constexpr size_t kRowGrain = 16;
 
 bool needs_quantized(const RunContext& context, const RowBlock& block) {
-  return context.numerics == Numerics::kFast && context.kernels->matmul_q8[index_of(block.format)] != nullptr;
+  return context.numerics == Numerics::kFast &&
+         context.kernels->matmul_q8[index_of(block.format)] != nullptr;
 }
 
 }  // namespace
@@ -30,18 +32,22 @@ void Activations::quantize(RunContext& context) {
   q_sums_.ensure(rows_ * groups);
   context.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t r = begin; r < end; ++r) {
-      context.kernels->quantize_q8(row(r), q_values_.data() + r * cols_, q_scales_.data() + r * groups,
-                                   q_sums_.data() + r * groups, cols_);
+      context.kernels->quantize_q8(row(r), q_values_.data() + r * cols_,
+                                   q_scales_.data() + r * groups, q_sums_.data() + r * groups,
+                                   cols_);
     }
   });
   quantized_ = true;
 }
 
-QuantizedRows Activations::quantized_rows() const { return {q_values_.data(), q_scales_.data(), q_sums_.data()}; }
+QuantizedRows Activations::quantized_rows() const {
+  return {q_values_.data(), q_scales_.data(), q_sums_.data()};
+}
 
 void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride) {
-  const bool quantized = std::any_of(weights.blocks.begin(), weights.blocks.end(),
-                                     [&](const RowBlock& block) { return needs_quantized(context, block); });
+  const bool quantized =
+      std::any_of(weights.blocks.begin(), weights.blocks.end(),
+                  [&](const RowBlock& block) { return needs_quantized(context, block); });
   if (quantized) x.quantize(context);
   context.reserve_scratch(matmul_scratch_floats(weights.cols));
   context.threads->run(weights.rows, kRowGrain, [&](size_t begin, size_t end, size_t thread) {

@@ -7,8 +7,8 @@
 
 namespace phidias {
 
-// A batch of rows about to be multiplied: f32, and in fast numerics the same rows quantized where the matrix asks
-// for it. Buffers grow and are reused from step to step.
+// A batch of rows about to be multiplied: f32, and in fast numerics the same rows quantized where
+// the matrix asks for it. Buffers grow and are reused from step to step.
 class Activations {
  public:
   // Room for [rows, cols]; contents undefined.
@@ -17,7 +17,8 @@ class Activations {
   const float* row(size_t r) const { return values_.data() + r * cols_; }
   size_t rows() const { return rows_; }
   size_t cols() const { return cols_; }
-  // Quantizes all rows, in parallel. Call after the rows are written and before linear() on a matrix that needs it.
+  // Quantizes all rows, in parallel. Call after the rows are written and before linear() on a
+  // matrix that needs it.
   void quantize(RunContext& context);
   bool quantized() const { return quantized_; }
   QuantizedRows quantized_rows() const;
@@ -32,8 +33,9 @@ class Activations {
   mutable AlignedBuffer<float> q_sums_;
 };
 
-// y[r, :] = W x[r, :] for every row of x; y has rows of `y_stride` floats. x is quantized first where W needs it.
-// Split over weight rows: each output has one owner and one order of summation, whatever the threads.
+// y[r, :] = W x[r, :] for every row of x; y has rows of `y_stride` floats. x is quantized first
+// where W needs it. Split over weight rows: each output has one owner and one order of summation,
+// whatever the threads.
 void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride);
 
 }  // namespace phidias

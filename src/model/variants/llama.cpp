@@ -1,6 +1,6 @@
-// The plain Llama block: the same as Phi-3's with separate projections, plain rotation and no window. What goes
-// beyond that (other rotations, biases) is refused by name or as an unexpected tensor.
-// Source: transformers' models/llama; llama.cpp's metadata and row order for GGUF.
+// The plain Llama block: the same as Phi-3's with separate projections, plain rotation and no
+// window. What goes beyond that (other rotations, biases) is refused by name or as an unexpected
+// tensor. Source: transformers' models/llama; llama.cpp's metadata and row order for GGUF.
 #include "base/try.h"
 #include "model/config.h"
 #include "model/variants/variants.h"
@@ -12,13 +12,16 @@ Result<ModelSpec> llama_from_config(const JsonReader& config) {
   const JsonReader rope = rope_dictionary(config);
   PHIDIAS_TRY(const std::string kind, rope_kind(rope));
   if (kind != "default") {
-    return rope.error(Code::kUnsupported, "rope type \"" + kind + "\" is not supported for this model type; known is \"default\"",
-                      "type");
+    return rope.error(
+        Code::kUnsupported,
+        "rope type \"" + kind + "\" is not supported for this model type; known is \"default\"",
+        "type");
   }
   PHIDIAS_TRY(const auto outer_theta, config.optional_number("rope_theta"));
   PHIDIAS_TRY(const auto inner_theta, rope.optional_number("rope_theta"));
   spec.rope.theta = outer_theta ? *outer_theta : inner_theta.value_or(10000.0);
-  if (!(spec.rope.theta > 0)) return config.error(Code::kCorrupt, "must be greater than 0", "rope_theta");
+  if (!(spec.rope.theta > 0))
+    return config.error(Code::kCorrupt, "must be greater than 0", "rope_theta");
   spec.rope.rotary_dims = spec.attention.head_dim;
   return spec;
 }
@@ -27,15 +30,19 @@ Result<ModelSpec> llama_from_gguf(const GgufFile& file) {
   PHIDIAS_TRY(ModelSpec spec, dense_spec_from_gguf(file, "llama"));
   PHIDIAS_TRY(const auto kind, file.optional_string("llama.rope.scaling.type"));
   if (kind && *kind != "none") {
-    return Error{Code::kUnsupported, "rope scaling \"" + *kind + "\" is not supported for this architecture",
+    return Error{Code::kUnsupported,
+                 "rope scaling \"" + *kind + "\" is not supported for this architecture",
                  {file.name, {}, "llama.rope.scaling.type"}};
   }
   PHIDIAS_TRY(const auto experts, file.optional_unsigned("llama.expert_count"));
   if (experts.value_or(0) > 0) {
-    return Error{Code::kUnsupported, "experts are not supported for this architecture", {file.name, {}, "llama.expert_count"}};
+    return Error{Code::kUnsupported,
+                 "experts are not supported for this architecture",
+                 {file.name, {}, "llama.expert_count"}};
   }
   if (spec.rope.rotary_dims != spec.attention.head_dim) {
-    return Error{Code::kUnsupported, "partly rotated heads are not supported for this architecture",
+    return Error{Code::kUnsupported,
+                 "partly rotated heads are not supported for this architecture",
                  {file.name, {}, "llama.rope.dimension_count"}};
   }
   spec.interleaved_rotation = true;

@@ -1,5 +1,6 @@
-// A real small instruct model: fused, unfused and straight from its GGUF, against the reference's greedy answers,
-// logits and perplexities. The checkpoints are made by the reference data's own script (tests/README.md).
+// A real small instruct model: fused, unfused and straight from its GGUF, against the reference's
+// greedy answers, logits and perplexities. The checkpoints are made by the reference data's own
+// script (tests/README.md).
 #include <gtest/gtest.h>
 
 #include "phidias/generation.h"
@@ -23,7 +24,8 @@ class RealModel : public testing::TestWithParam<RealCase> {
  protected:
   void SetUp() override {
     const auto path = std::filesystem::path(PHIDIAS_REAL_MODEL) / GetParam().checkpoint;
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "the real model has not been made: " << path.string();
+    if (!std::filesystem::exists(path))
+      GTEST_SKIP() << "the real model has not been made: " << path.string();
     reference_ = test::reference(std::filesystem::path("real") / GetParam().reference);
     PHIDIAS_NEEDS_REFERENCE(reference_ / "reference.json");
     auto model = Model::load(path);
@@ -43,7 +45,8 @@ class RealModel : public testing::TestWithParam<RealCase> {
 
 std::vector<ChatMessage> messages_of(const Json& json) {
   std::vector<ChatMessage> messages;
-  for (const Json& message : json) messages.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
+  for (const Json& message : json)
+    messages.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
   return messages;
 }
 
@@ -55,7 +58,8 @@ std::vector<TokenId> ids_of(const GenerateResult& result) {
 
 TEST_P(RealModel, RenderedConversationsHaveTheReferencesIds) {
   for (const Json& prompt : test::read_json(reference_ / "reference.json")["prompts"]) {
-    const auto ours = chat_prompt(*model_->tokenizer(), *model_->chat_template(), messages_of(prompt["messages"]), {}, true);
+    const auto ours = chat_prompt(*model_->tokenizer(), *model_->chat_template(),
+                                  messages_of(prompt["messages"]), {}, true);
     ASSERT_TRUE(ours.ok()) << ours.error().to_string();
     EXPECT_EQ(ours->text, prompt["rendered"].get<std::string>());
     EXPECT_EQ(ours->ids, prompt["prompt_ids"].get<std::vector<TokenId>>()) << prompt["name"];
@@ -76,7 +80,8 @@ TEST_P(RealModel, GreedyAnswersAreTheReferencesTokenForToken) {
   // All together, so that batching is tried on real text too.
   const auto results = generate(*engine, requests);
   ASSERT_TRUE(results.ok()) << results.error().to_string();
-  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(ids_of((*results)[i]), expected[i]) << "prompt " << i;
+  for (size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ(ids_of((*results)[i]), expected[i]) << "prompt " << i;
 }
 
 TEST_P(RealModel, AnAnswerIsTheSameAloneAndBesideOthersInFastNumerics) {
@@ -102,27 +107,31 @@ TEST_P(RealModel, AnAnswerIsTheSameAloneAndBesideOthersInFastNumerics) {
 TEST_P(RealModel, PerplexityIsTheReferences) {
   const auto json = test::read_json(reference_ / "reference.json")["perplexity"];
   const auto tensors = test::read_tensors(reference_ / "perplexity.safetensors");
-  for (const auto& [numerics, bound] : {std::pair(Numerics::kExact, 1e-4), std::pair(Numerics::kFast, 5e-3)}) {
+  for (const auto& [numerics, bound] :
+       {std::pair(Numerics::kExact, 1e-4), std::pair(Numerics::kFast, 5e-3)}) {
     const auto engine = this->engine({.numerics = numerics});
     for (const Json& text : json) {
       const auto& flat = tensors.integers.at(text["text"].get<std::string>() + ".ids");
       // A few windows of each text: the whole is for the command line.
       const size_t windows = std::min<size_t>(2, text["windows"].get<size_t>());
-      const std::vector<TokenId> ids(flat.begin(), flat.begin() + static_cast<ptrdiff_t>(512 * windows));
+      const std::vector<TokenId> ids(flat.begin(),
+                                     flat.begin() + static_cast<ptrdiff_t>(512 * windows));
       const auto result = perplexity(*engine, ids);
       ASSERT_TRUE(result.ok()) << result.error().to_string();
       for (size_t w = 0; w < windows; ++w) {
         const double expected = text["window_nll"][w].get<double>();
-        EXPECT_NEAR(result->windows[w], expected, bound * expected) << text["text"] << " window " << w;
+        EXPECT_NEAR(result->windows[w], expected, bound * expected)
+            << text["text"] << " window " << w;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, RealModel,
-                         testing::Values(RealCase{"fused", "phi3", "."}, RealCase{"unfused", "llama", "."},
-                                         RealCase{"gguf", "SmolLM2-135M-Instruct.Q4_1.gguf", "gguf"}),
-                         [](const auto& real) { return std::string(real.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, RealModel,
+    testing::Values(RealCase{"fused", "phi3", "."}, RealCase{"unfused", "llama", "."},
+                    RealCase{"gguf", "SmolLM2-135M-Instruct.Q4_1.gguf", "gguf"}),
+    [](const auto& real) { return std::string(real.param.name); });
 
 }  // namespace
 }  // namespace phidias

@@ -20,18 +20,27 @@ class Entries : public testing::TestWithParam<const char*> {
     vocab_ = engine_->vocab();
   }
 
-  // Logits of the last token of a sequence run alone, in one pass, with the rotation that its own length asks for.
+  // Logits of the last token of a sequence run alone, in one pass, with the rotation that its own
+  // length asks for.
   Logits alone(const std::vector<TokenId>& tokens) {
-    const SequenceId sequence = engine_->open({.rope_switch = RopeSwitch::kReprefill, .prompt_tokens = static_cast<uint32_t>(tokens.size())});
+    const SequenceId sequence =
+        engine_->open({.rope_switch = RopeSwitch::kReprefill,
+                       .prompt_tokens = static_cast<uint32_t>(tokens.size())});
     std::vector<Row> rows;
-    for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], sequence, static_cast<uint32_t>(i), i + 1 == tokens.size()});
+    for (size_t i = 0; i < tokens.size(); ++i)
+      rows.push_back({tokens[i], sequence, static_cast<uint32_t>(i), i + 1 == tokens.size()});
     Logits logits;
-    EXPECT_TRUE(engine_->step(rows, [&](size_t, std::span<const float> row) { logits.assign(row.begin(), row.end()); }).ok());
+    EXPECT_TRUE(
+        engine_
+            ->step(rows, [&](size_t,
+                             std::span<const float> row) { logits.assign(row.begin(), row.end()); })
+            .ok());
     engine_->close(sequence);
     return logits;
   }
   Logits row(const Logits& logits, size_t index) const {
-    return {logits.begin() + static_cast<ptrdiff_t>(index * vocab_), logits.begin() + static_cast<ptrdiff_t>((index + 1) * vocab_)};
+    return {logits.begin() + static_cast<ptrdiff_t>(index * vocab_),
+            logits.begin() + static_cast<ptrdiff_t>((index + 1) * vocab_)};
   }
   static TokenId best(const Logits& logits) {
     return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -45,7 +54,8 @@ class Entries : public testing::TestWithParam<const char*> {
   size_t vocab_ = 0;
   const std::vector<TokenId> a_{11, 200, 31, 44, 5};
   const std::vector<TokenId> b_{300, 17, 17, 90, 64};
-  const std::vector<TokenId> long_{7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25};  // beyond the switch
+  const std::vector<TokenId> long_{7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                   17, 18, 19, 20, 21, 22, 23, 24, 25};  // beyond the switch
 };
 
 TEST_P(Entries, ForwardEqualsEachSequenceAlone) {
@@ -101,13 +111,15 @@ TEST_P(Entries, PrefillSlotsPadsAndEqualsAlone) {
   std::vector<TokenId> padded = long_;
   padded.insert(padded.end(), a_.begin(), a_.end());
   padded.resize(2 * long_.size(), 0);
-  const auto logits = rows->prefill_slots(padded, std::vector<size_t>{2, 0}, std::vector<uint32_t>{19, 5});
+  const auto logits =
+      rows->prefill_slots(padded, std::vector<size_t>{2, 0}, std::vector<uint32_t>{19, 5});
   ASSERT_TRUE(logits.ok()) << logits.error().to_string();
   EXPECT_EQ(row(*logits, 0), alone(long_));
   EXPECT_EQ(row(*logits, 1), alone(a_));
   EXPECT_EQ(rows->length(2), 19U);
   EXPECT_EQ(rows->length(1), 1U);
-  EXPECT_FALSE(rows->prefill_slots(padded, std::vector<size_t>{1, 1}, std::vector<uint32_t>{1, 1}).ok());
+  EXPECT_FALSE(
+      rows->prefill_slots(padded, std::vector<size_t>{1, 1}, std::vector<uint32_t>{1, 1}).ok());
 }
 
 TEST_P(Entries, PrefillPackedKeepsPromptsApart) {
@@ -137,10 +149,12 @@ TEST_P(Entries, PrefillPackedKeepsPromptsApart) {
 TEST_P(Entries, DecodeRowsTakesEachRowAtItsOwnPosition) {
   auto rows = Rows::create(*engine_, 2);
   ASSERT_TRUE(rows.ok());
-  ASSERT_TRUE(rows->prefill_slots(joined(a_, {}), std::vector<size_t>{0}, std::vector<uint32_t>{5}).ok());
+  ASSERT_TRUE(
+      rows->prefill_slots(joined(a_, {}), std::vector<size_t>{0}, std::vector<uint32_t>{5}).ok());
   ASSERT_TRUE(rows->prefill_slots(long_, std::vector<size_t>{1}, std::vector<uint32_t>{16}).ok());
   // The second row crosses the switch with this token: its whole prefix is run again.
-  const auto logits = rows->decode_rows(std::vector<TokenId>{77, long_[16]}, std::vector<uint32_t>{5, 16});
+  const auto logits =
+      rows->decode_rows(std::vector<TokenId>{77, long_[16]}, std::vector<uint32_t>{5, 16});
   ASSERT_TRUE(logits.ok()) << logits.error().to_string();
   EXPECT_EQ(row(*logits, 0), alone(joined(a_, {77})));
   EXPECT_EQ(row(*logits, 1), alone({long_.begin(), long_.begin() + 17}));
@@ -153,8 +167,10 @@ TEST_P(Entries, StepPackedIsPromptsAndStepsInOnePass) {
   ASSERT_TRUE(rows->prefill_slots(b_, std::vector<size_t>{2}, std::vector<uint32_t>{5}).ok());
   std::vector<uint32_t> positions(long_.size());
   for (uint32_t i = 0; i < positions.size(); ++i) positions[i] = i;
-  const auto logits = rows->step_packed(long_, std::vector<size_t>(long_.size(), 1), positions, std::vector<uint32_t>(long_.size(), 0),
-                                        std::vector<size_t>{18}, std::vector<size_t>{0, 2}, std::vector<TokenId>{60, 61}, std::vector<uint32_t>{5, 5});
+  const auto logits = rows->step_packed(long_, std::vector<size_t>(long_.size(), 1), positions,
+                                        std::vector<uint32_t>(long_.size(), 0),
+                                        std::vector<size_t>{18}, std::vector<size_t>{0, 2},
+                                        std::vector<TokenId>{60, 61}, std::vector<uint32_t>{5, 5});
   ASSERT_TRUE(logits.ok()) << logits.error().to_string();
   EXPECT_EQ(row(*logits, 0), alone(long_));
   EXPECT_EQ(row(*logits, 1), alone(joined(a_, {60})));
@@ -164,7 +180,8 @@ TEST_P(Entries, StepPackedIsPromptsAndStepsInOnePass) {
 TEST_P(Entries, GenerateIsGreedyStepByStepForEveryRow) {
   auto rows = Rows::create(*engine_, 2);
   ASSERT_TRUE(rows.ok());
-  ASSERT_TRUE(rows->prefill(joined({a_.begin(), a_.end() - 1}, {b_.begin(), b_.end() - 1}), 0).ok());
+  ASSERT_TRUE(
+      rows->prefill(joined({a_.begin(), a_.end() - 1}, {b_.begin(), b_.end() - 1}), 0).ok());
   constexpr size_t kSteps = 15;  // beyond the switch
   const auto produced = rows->generate(std::vector<TokenId>{a_.back(), b_.back()}, 4, kSteps);
   ASSERT_TRUE(produced.ok()) << produced.error().to_string();
@@ -184,11 +201,14 @@ TEST_P(Entries, GenerateUntilStopsWhenEveryRowHasEnded) {
   const auto free = rows->generate(std::vector<TokenId>{a_[0]}, 0, 6);
   ASSERT_TRUE(free.ok());
   const TokenId eos = (*free)[2];
-  const size_t first = static_cast<size_t>(std::find(free->begin(), free->end(), eos) - free->begin());
+  const size_t first =
+      static_cast<size_t>(std::find(free->begin(), free->end(), eos) - free->begin());
   const auto stopped = rows->generate_until(std::vector<TokenId>{a_[0]}, 0, 6, eos);
   ASSERT_TRUE(stopped.ok());
   EXPECT_EQ(stopped->count, first + 1);
-  EXPECT_TRUE(std::equal(stopped->tokens.begin(), stopped->tokens.begin() + static_cast<ptrdiff_t>(stopped->count), free->begin()));
+  EXPECT_TRUE(std::equal(stopped->tokens.begin(),
+                         stopped->tokens.begin() + static_cast<ptrdiff_t>(stopped->count),
+                         free->begin()));
   for (size_t i = stopped->count; i < 6; ++i) EXPECT_EQ(stopped->tokens[i], 0);
 }
 
@@ -214,9 +234,11 @@ TEST_P(Entries, SampleFollowsTheKeySchedule) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Entries, testing::Values("mini-4k", "mini-128k"), [](const auto& model) {
-  return std::string(model.param) == "mini-4k" ? std::string("window") : std::string("longrope");
-});
+INSTANTIATE_TEST_SUITE_P(Models, Entries, testing::Values("mini-4k", "mini-128k"),
+                         [](const auto& model) {
+                           return std::string(model.param) == "mini-4k" ? std::string("window")
+                                                                        : std::string("longrope");
+                         });
 
 }  // namespace
 }  // namespace phidias

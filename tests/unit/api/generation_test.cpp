@@ -37,7 +37,8 @@ class Generation : public testing::Test {
   }
   static std::vector<TokenId> prompt_of(size_t length, TokenId first) {
     std::vector<TokenId> prompt;
-    for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(4 + (static_cast<size_t>(first) * 31 + i * 7) % 310));
+    for (size_t i = 0; i < length; ++i)
+      prompt.push_back(static_cast<TokenId>(4 + (static_cast<size_t>(first) * 31 + i * 7) % 310));
     return prompt;
   }
 
@@ -129,7 +130,8 @@ TEST_F(Generation, ContextBeyondTheModelsIsRefusedWithItsLimit) {
 TEST_F(Generation, TheConfiguredContextChangesNoNumber) {
   std::vector<std::vector<TokenId>> answers;
   for (const uint32_t context : {16U, 64U, 128U}) {
-    const auto result = generate(*engine({.numerics = Numerics::kExact, .context = context}), request(prompt_of(10, 1), 6));
+    const auto result = generate(*engine({.numerics = Numerics::kExact, .context = context}),
+                                 request(prompt_of(10, 1), 6));
     ASSERT_TRUE(result.ok());
     answers.push_back(ids(result->choices[0]));
   }
@@ -139,9 +141,12 @@ TEST_F(Generation, TheConfiguredContextChangesNoNumber) {
 
 TEST_F(Generation, ACallbackCanCancelOneRequestWhileOthersGoOn) {
   const auto engine = this->engine();
-  const std::vector<GenerateRequest> requests{request(prompt_of(4, 1), 20), request(prompt_of(4, 2), 20)};
+  const std::vector<GenerateRequest> requests{request(prompt_of(4, 1), 20),
+                                              request(prompt_of(4, 2), 20)};
   size_t seen = 0;
-  const auto results = generate(*engine, requests, [&](const GenerateEvent& event) { return event.request != 0 || ++seen < 3; });
+  const auto results = generate(*engine, requests, [&](const GenerateEvent& event) {
+    return event.request != 0 || ++seen < 3;
+  });
   ASSERT_TRUE(results.ok());
   EXPECT_EQ((*results)[0].choices[0].finish, FinishReason::kCancelled);
   EXPECT_EQ((*results)[0].choices[0].tokens.size(), 3U);
@@ -186,7 +191,8 @@ TEST_F(Generation, TheCacheBudgetIsRefusedWithFiguresAndEndsOnlyWhoPassesIt) {
   const uint64_t page = probe->memory().cache_per_position * 4;
   const auto engine = this->engine({.cache_budget = 6 * page, .page_positions = 4});
   EXPECT_EQ(engine->memory().largest_context, 24U);
-  const std::vector<GenerateRequest> requests{request(prompt_of(8, 1), 4), request(prompt_of(100, 2), 4), request(prompt_of(4, 3), 4)};
+  const std::vector<GenerateRequest> requests{
+      request(prompt_of(8, 1), 4), request(prompt_of(100, 2), 4), request(prompt_of(4, 3), 4)};
   const auto results = generate(*engine, requests);
   ASSERT_TRUE(results.ok()) << results.error().to_string();
   EXPECT_EQ((*results)[0].choices[0].finish, FinishReason::kLength);
@@ -199,7 +205,8 @@ TEST_F(Generation, TheCacheBudgetIsRefusedWithFiguresAndEndsOnlyWhoPassesIt) {
 TEST_F(Generation, CacheBytesFollowTheFormula) {
   const auto engine = this->engine({.kv = "f16"});
   const ModelInfo& info = model_->info();
-  EXPECT_EQ(engine->memory().cache_per_position, 2ULL * info.num_layers * info.num_kv_heads * info.head_dim * 2);
+  EXPECT_EQ(engine->memory().cache_per_position,
+            2ULL * info.num_layers * info.num_kv_heads * info.head_dim * 2);
   EXPECT_EQ(engine->cache_bytes_in_use(), 0U);
 }
 
@@ -230,7 +237,8 @@ TEST_F(Generation, TwoEnginesLiveInOneProcess) {
   const auto first = this->engine({.threads = 2});
   const auto second = this->engine({.threads = 2});
   std::vector<TokenId> answers[2];
-  std::thread other([&] { answers[1] = ids(generate(*second, request(prompt_of(20, 6), 20))->choices[0]); });
+  std::thread other(
+      [&] { answers[1] = ids(generate(*second, request(prompt_of(20, 6), 20))->choices[0]); });
   answers[0] = ids(generate(*first, request(prompt_of(20, 6), 20))->choices[0]);
   other.join();
   EXPECT_EQ(answers[0], answers[1]);
@@ -249,7 +257,8 @@ TEST_F(Generation, InvalidRequestsAreRefusedWithTheField) {
   EXPECT_FALSE(generate(*engine, asked).ok());
 }
 
-// 85 rows of a public list: any valid prompt, never a crash. Under the sanitizers this is the check of the whole path.
+// 85 rows of a public list: any valid prompt, never a crash. Under the sanitizers this is the check
+// of the whole path.
 TEST_F(Generation, RandomPromptsOfAnyLengthRun) {
   const auto engine = this->engine({.step_rows = 32, .page_positions = 8});
   uint64_t state = 88172645463325252U;
@@ -263,12 +272,14 @@ TEST_F(Generation, RandomPromptsOfAnyLengthRun) {
     std::vector<GenerateRequest> requests;
     for (size_t i = 0; i < 1 + next() % 4; ++i) {
       std::vector<TokenId> prompt;
-      for (size_t k = 0; k < 1 + next() % 100; ++k) prompt.push_back(static_cast<TokenId>(next() % 320));
+      for (size_t k = 0; k < 1 + next() % 100; ++k)
+        prompt.push_back(static_cast<TokenId>(next() % 320));
       requests.push_back(request(std::move(prompt), static_cast<uint32_t>(1 + next() % 8)));
     }
     const auto results = generate(*engine, requests);
     ASSERT_TRUE(results.ok());
-    for (const GenerateResult& result : *results) EXPECT_EQ(result.choices[0].finish, FinishReason::kLength);
+    for (const GenerateResult& result : *results)
+      EXPECT_EQ(result.choices[0].finish, FinishReason::kLength);
   }
 }
 

@@ -17,8 +17,13 @@ class Tensors {
     for (const uint64_t extent : shape) count *= extent;
     auto values = std::make_unique<std::vector<float>>(count);
     for (size_t i = 0; i < count; ++i) (*values)[i] = base + static_cast<float>(i);
-    set.tensors.push_back({.name = name, .format = Format::kF32, .shape = std::move(shape),
-                           .data = reinterpret_cast<const std::byte*>(values->data()), .bytes = count * 4, .offset = 0, .file = 0});
+    set.tensors.push_back({.name = name,
+                           .format = Format::kF32,
+                           .shape = std::move(shape),
+                           .data = reinterpret_cast<const std::byte*>(values->data()),
+                           .bytes = count * 4,
+                           .offset = 0,
+                           .file = 0});
     memory_.push_back(std::move(values));
   }
   TensorSet set{.files = {"model.safetensors"}, .mappings = {}, .tensors = {}, .ignored = {}};
@@ -83,9 +88,11 @@ TEST(Binder, EveryMismatchIsInTheOneError) {
   binder.vector("wrong", 4);
   const Status status = binder.finish();
   ASSERT_FALSE(status.ok());
-  for (const char* part : {"5 problems", "norm is [3]", "expected [4]", "weight is [2, 5]", "missing: absent [2, 4]",
-                           "wrong dtype: wrong (I64)", "unexpected: junk [7] in model.safetensors"}) {
-    EXPECT_NE(status.error().message.find(part), std::string::npos) << part << " not in\n" << status.error().message;
+  for (const char* part :
+       {"5 problems", "norm is [3]", "expected [4]", "weight is [2, 5]", "missing: absent [2, 4]",
+        "wrong dtype: wrong (I64)", "unexpected: junk [7] in model.safetensors"}) {
+    EXPECT_NE(status.error().message.find(part), std::string::npos) << part << " not in\n"
+                                                                    << status.error().message;
   }
 }
 
