@@ -4,6 +4,11 @@
 function(phidias_add_isa name)
   cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
   string(TOUPPER ${name} upper)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # It would turn chains of integer sums into trees, or move all of a chain to its end: either way what is to be
+    # summed waits in memory, for there are not enough registers.
+    list(APPEND ARG_FLAGS -fno-tree-reassoc -fno-tree-ter)
+  endif()
   target_sources(phidias_kernels PRIVATE ${ARG_SOURCES})
   target_compile_definitions(phidias_kernels PRIVATE PHIDIAS_ISA_${upper})
   set_source_files_properties(${ARG_SOURCES} PROPERTIES COMPILE_OPTIONS "${ARG_FLAGS}")

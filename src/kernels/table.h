@@ -56,7 +56,7 @@ using MatmulFn = void (*)(const MatmulArgs&);
 
 // Floats of scratch a matmul call may use: totals of a block of outputs, then room for decoded weight rows.
 inline constexpr size_t kScratchTotalsBytes = 96 * 1024;
-inline constexpr size_t kScratchWeightRows = 16;
+inline constexpr size_t kScratchWeightRows = 24;
 constexpr size_t matmul_scratch_floats(size_t cols) {
   return kScratchTotalsBytes / sizeof(float) + kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);
 }

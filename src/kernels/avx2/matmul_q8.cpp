@@ -49,7 +49,7 @@ struct Panels {
 
   using Floats = __m256;
   static constexpr size_t kOuts = 8;
-  static constexpr size_t kRows = 4;
+  static constexpr size_t kRows = 6;
   static constexpr int kBias = kSigned ? 0 : U::kBias;
   static constexpr bool kHalves = U::kCodes;
   static constexpr bool kMinimum = U::kMinimum;
@@ -79,7 +79,7 @@ struct Panels {
   [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
                                                        size_t position, const int8_t* x,
                                                        size_t x_stride, const int32_t* bias_sums,
-                                                       size_t bias_stride, Floats* sums) {
+                                                       Floats* sums) {
     const uint8_t* quants = panel.quants + position * 32 * kOuts;
     __m256i whole[kCount];
 #pragma GCC unroll 8
@@ -111,7 +111,7 @@ struct Panels {
 #pragma GCC unroll 8
     for (size_t r = 0; r < kCount; ++r) {
       if constexpr (kBias != 0) {
-        whole[r] = _mm256_sub_epi32(whole[r], _mm256_set1_epi32(bias_sums[r * bias_stride]));
+        whole[r] = _mm256_add_epi32(whole[r], _mm256_set1_epi32(bias_sums[r]));
       }
       sums[r] = _mm256_cvtepi32_ps(whole[r]);
     }

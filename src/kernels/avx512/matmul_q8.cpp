@@ -59,7 +59,7 @@ struct Panels {
   [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
                                                        size_t position, const int8_t* x,
                                                        size_t x_stride, const int32_t* bias_sums,
-                                                       size_t bias_stride, Floats* sums) {
+                                                       Floats* sums) {
     constexpr size_t kParts = kHalves ? 2 : 1;
     const uint8_t* quants = panel.quants + position * 32 * kOuts;
 #pragma GCC unroll 2
@@ -67,8 +67,8 @@ struct Panels {
       __m512i whole[kCount];
 #pragma GCC unroll 16
       for (size_t r = 0; r < kCount; ++r) {
-        whole[r] = kBias == 0 ? _mm512_setzero_si512()
-                              : _mm512_set1_epi32(-bias_sums[r * bias_stride + part]);
+        whole[r] =
+            kBias == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(bias_sums[part * kCount + r]);
       }
 #pragma GCC unroll 8
       for (size_t k = part * 4; k < (part + 1) * 8 / kParts; ++k) {

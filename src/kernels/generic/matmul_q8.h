@@ -14,8 +14,8 @@
 //   kMinimum   whether a group has a minimum
 //   Floats     kOuts floats, with load, store, store_partial, zero, set, add, mul, fma
 //   unpack(weights, row_bytes, outs, groups, panel)
-//   group_sums<kRows>(panel, group, x, x_stride, bias_sums, bias_stride, Floats* sums)
-//              the exact integer sums of one group as floats
+//   group_sums<kRows>(panel, position, x, x_stride, bias_sums, Floats* sums)
+//              the exact integer sums of one group as floats; bias_sums [kHalves][kRows]
 #pragma once
 
 #include "kernels/generic/dot.h"
@@ -23,21 +23,27 @@
 
 namespace phidias::generic {
 
-// Where the panel's parts lie in the scratch. Sizes for kOuts <= 16 and cols a multiple of 32:
-// 16 cols + 2 cols + 2 or 4 cols bytes for the panel and cols / 4 bytes for each activation row's
-// bias sums, of kScratchWeightRows * 4 * cols = 64 cols.
+// Activation rows that go through one panel before the next: enough to pay for unpacking it again
+// for the next ones. Each row is read once for kOuts outputs, so that any cache is near enough.
+inline constexpr size_t kMostRowsOfBlock = 192;
+
+// The parts of the scratch. With kOuts <= 16 the weights take (16 + 2 + 4) cols bytes at most, the
+// numbers of the activation rows 192 * 3 * cols / 8, of kScratchWeightRows * 4 * cols = 96 cols.
 template <class Q>
 struct Panel {
   static constexpr size_t kOuts = Q::kOuts;
   static constexpr size_t kHalves = Q::kHalves ? 2 : 1;
+  static constexpr size_t kRowFloats = Q::kMinimum ? 2 : 1;
 
   size_t groups = 0;
-  size_t chain_groups = 0;       // positions of a chain: groups / kGroupChains, rounded up
-  uint8_t* quants = nullptr;     // [groups][8][kOuts][4]
-  float* scales = nullptr;       // [groups][kOuts]
-  float* minimums = nullptr;     // [groups][kOuts]
-  int32_t* codes = nullptr;      // [groups][2][kOuts], in Q's own form
-  int32_t* bias_sums = nullptr;  // [rows][groups][kHalves]: kBias * sum of the row's values
+  size_t chain_groups = 0;    // positions of a chain: groups / kGroupChains, rounded up
+  uint8_t* quants = nullptr;  // [groups][8][kOuts][4]
+  float* scales = nullptr;    // [groups][kOuts]
+  float* minimums = nullptr;  // [groups][kOuts]
+  int32_t* codes = nullptr;   // [groups][2][kOuts], in Q's own form
+  // Of each tile of activation rows, in the order in which they are used:
+  float* row_scales = nullptr;   // [groups][kRowFloats][rows of the tile]: scales, then sums
+  int32_t* bias_sums = nullptr;  // [groups][kHalves][rows of the tile]: -kBias * sum of values
 
   Panel(float* scratch, size_t cols)
       : groups(cols / kQuantGroup), chain_groups((groups + kGroupChains - 1) / kGroupChains) {
@@ -53,8 +59,14 @@ struct Panel {
     }
     quants = reinterpret_cast<uint8_t*>(next);
     next += groups * kOuts * (kQuantGroup / sizeof(float));
+    row_scales = next;
+    next += kMostRowsOfBlock * groups * kRowFloats;
     bias_sums = reinterpret_cast<int32_t*>(next);
   }
+
+  // Numbers of a tile that begins with row r of the block.
+  float* tile_scales(size_t r) const { return row_scales + r * groups * kRowFloats; }
+  int32_t* tile_bias_sums(size_t r) const { return bias_sums + r * groups * kHalves; }
 
   // Where group g lies: the groups of chain 0, then those of chain 1, ...
   size_t position(size_t g) const {
@@ -66,85 +78,98 @@ struct Panel {
   }
 };
 
-template <class Q, size_t kRows>
-void multiply_tile(const Panel<Q>& panel, const QuantizedRows& q, size_t cols, size_t first_row,
-                   const int32_t* bias_sums, size_t outs, float* y, size_t y_stride) {
-  using Floats = typename Q::Floats;
-  const int8_t* x = q.values + first_row * cols;
-  const float* scales = q.scales + first_row * panel.groups;
-  const float* sums = q.sums + first_row * panel.groups;
-  const size_t bias_stride = panel.groups * Panel<Q>::kHalves;
-  Floats chains[kGroupChains][kRows];
-  size_t position = 0;
-  for (size_t chain = 0; chain < kGroupChains; ++chain) {
-    Floats total[kRows];
-#pragma GCC unroll 16
-    for (size_t r = 0; r < kRows; ++r) total[r] = Q::zero();
-    for (size_t g = chain; g < panel.groups; g += kGroupChains, ++position) {
-      Floats integers[kRows];
-      Q::template group_sums<kRows>(panel, position, x + g * kQuantGroup, cols,
-                                    bias_sums + g * Panel<Q>::kHalves, bias_stride, integers);
-      const Floats scale = Q::load(panel.scales + position * Q::kOuts);
-#pragma GCC unroll 16
-      for (size_t r = 0; r < kRows; ++r) {
-        const Floats both = Q::mul(scale, Q::set(scales[r * panel.groups + g]));
-        total[r] = Q::fma(integers[r], both, total[r]);
-        if constexpr (Q::kMinimum) {
-          total[r] = Q::fma(Q::load(panel.minimums + position * Q::kOuts),
-                            Q::set(sums[r * panel.groups + g]), total[r]);
-        }
+// Puts the numbers of a tile of activation rows in order.
+template <class Q>
+void gather_rows(const Panel<Q>& panel, const QuantizedRows& q, size_t first_row, size_t r,
+                 size_t rows) {
+  constexpr size_t kHalves = Panel<Q>::kHalves;
+  constexpr size_t kHalfGroup = kQuantGroup / kHalves;
+  for (size_t g = 0; g < panel.groups; ++g) {
+    const size_t position = panel.position(g);
+    float* scales = panel.tile_scales(r) + position * Panel<Q>::kRowFloats * rows;
+    int32_t* bias_sums = panel.tile_bias_sums(r) + position * kHalves * rows;
+    for (size_t i = 0; i < rows; ++i) {
+      const size_t group = (first_row + r + i) * panel.groups + g;
+      scales[i] = q.scales[group];
+      if constexpr (Q::kMinimum) scales[rows + i] = q.sums[group];
+      for (size_t half = 0; Q::kBias != 0 && half < kHalves; ++half) {
+        const int8_t* values = q.values + group * kQuantGroup + half * kHalfGroup;
+        int32_t sum = 0;
+        for (size_t k = 0; k < kHalfGroup; ++k) sum += values[k];
+        bias_sums[half * rows + i] = -Q::kBias * sum;
       }
-    }
-#pragma GCC unroll 16
-    for (size_t r = 0; r < kRows; ++r) chains[chain][r] = total[r];
-  }
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t half = kGroupChains / 2; half > 0; half /= 2) {
-      for (size_t chain = 0; chain < half; ++chain) {
-        chains[chain][r] = Q::add(chains[chain][r], chains[chain + half][r]);
-      }
-    }
-    if (outs == Q::kOuts) {
-      Q::store(y + r * y_stride, chains[0][r]);
-    } else {
-      Q::store_partial(y + r * y_stride, chains[0][r], outs);
     }
   }
 }
 
-// Activation rows that go through one panel before the next: few enough for the second-level cache
-// and for the room of their bias sums in the scratch.
-inline constexpr size_t kBlockBytes = 256 * 1024;
-inline constexpr size_t kMostRowsOfBlock = 128;
+// y of a panel and the tile of kRows activation rows that begins with row r of the block.
+template <class Q, size_t kRows>
+void multiply_tile(const Panel<Q>& panel, const int8_t* x, size_t cols, size_t r, size_t outs,
+                   float* y, size_t y_stride) {
+  using Floats = typename Q::Floats;
+  Floats chains[kGroupChains][kRows];
+  const float* scales = panel.tile_scales(r);
+  const int32_t* bias_sums = panel.tile_bias_sums(r);
+  size_t position = 0;
+  for (size_t chain = 0; chain < kGroupChains; ++chain) {
+    Floats total[kRows];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kRows; ++i) total[i] = Q::zero();
+    for (size_t g = chain; g < panel.groups; g += kGroupChains, ++position) {
+      Floats integers[kRows];
+      Q::template group_sums<kRows>(panel, position, x + g * kQuantGroup, cols, bias_sums,
+                                    integers);
+      const Floats scale = Q::load(panel.scales + position * Q::kOuts);
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kRows; ++i) {
+        total[i] = Q::fma(integers[i], Q::mul(scale, Q::set(scales[i])), total[i]);
+      }
+      if constexpr (Q::kMinimum) {
+        const Floats minimum = Q::load(panel.minimums + position * Q::kOuts);
+#pragma GCC unroll 16
+        for (size_t i = 0; i < kRows; ++i) {
+          total[i] = Q::fma(minimum, Q::set(scales[kRows + i]), total[i]);
+        }
+      }
+      scales += Panel<Q>::kRowFloats * kRows;
+      bias_sums += Panel<Q>::kHalves * kRows;
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kRows; ++i) chains[chain][i] = total[i];
+  }
+  for (size_t i = 0; i < kRows; ++i) {
+    for (size_t half = kGroupChains / 2; half > 0; half /= 2) {
+      for (size_t chain = 0; chain < half; ++chain) {
+        chains[chain][i] = Q::add(chains[chain][i], chains[chain + half][i]);
+      }
+    }
+    if (outs == Q::kOuts) {
+      Q::store(y + i * y_stride, chains[0][i]);
+    } else {
+      Q::store_partial(y + i * y_stride, chains[0][i], outs);
+    }
+  }
+}
 
 template <class Q>
 void matmul_q8_panels(const MatmulArgs& args) {
   Panel<Q> panel(args.scratch, args.cols);
-  size_t block = args.cols == 0 ? kMostRowsOfBlock : kBlockBytes / args.cols;
-  if (block > kMostRowsOfBlock) block = kMostRowsOfBlock;
-  block = block < 2 * Q::kRows ? 2 * Q::kRows : block / Q::kRows * Q::kRows;
-  constexpr size_t kHalfGroup = kQuantGroup / Panel<Q>::kHalves;
+  constexpr size_t kBlock = kMostRowsOfBlock / Q::kRows * Q::kRows;
 
-  for (size_t first = 0; first < args.rows; first += block) {
-    const size_t rows = args.rows - first < block ? args.rows - first : block;
-    if constexpr (Q::kBias != 0) {
-      for (size_t i = 0; i < rows * panel.groups * Panel<Q>::kHalves; ++i) {
-        const int8_t* x = args.q.values + first * args.cols + i * kHalfGroup;
-        int32_t sum = 0;
-        for (size_t k = 0; k < kHalfGroup; ++k) sum += x[k];
-        panel.bias_sums[i] = Q::kBias * sum;
-      }
+  for (size_t first = 0; first < args.rows; first += kBlock) {
+    const size_t rows = args.rows - first < kBlock ? args.rows - first : kBlock;
+    const auto tile_rows = [&](size_t r) { return rows - r < Q::kRows ? rows - r : Q::kRows; };
+    for (size_t r = 0; r < rows; r += Q::kRows) {
+      gather_rows(panel, args.q, first, r, tile_rows(r));
     }
     for (size_t o = args.out_begin; o < args.out_end; o += Q::kOuts) {
       const size_t outs = args.out_end - o < Q::kOuts ? args.out_end - o : Q::kOuts;
       Q::unpack(args.weights + o * args.row_bytes, args.row_bytes, outs, panel);
       for (size_t r = 0; r < rows; r += Q::kRows) {
-        const size_t tile_rows = rows - r < Q::kRows ? rows - r : Q::kRows;
-        with_constant<Q::kRows>(tile_rows, [&](auto constant) {
-          multiply_tile<Q, constant.value>(panel, args.q, args.cols, first + r,
-                                           panel.bias_sums + r * panel.groups * Panel<Q>::kHalves,
-                                           outs, args.y + (first + r) * args.y_stride + o,
-                                           args.y_stride);
+        with_constant<Q::kRows>(tile_rows(r), [&](auto constant) {
+          multiply_tile<Q, constant.value>(panel, args.q.values + (first + r) * args.cols,
+                                           args.cols, r, outs,
+                                           args.y + (first + r) * args.y_stride + o, args.y_stride);
         });
       }
     }

@@ -25,8 +25,7 @@ struct Shape {
 class AttentionCase {
  public:
   AttentionCase(KvType type, const Shape& shape, uint32_t seed)
-      : type_(type),
-        shape_(shape),
+      : shape_(shape),
         queries_(normal_floats(shape.rows * shape.group * shape.dim, seed, shape.magnitude)),
         first_(shape.rows),
         end_(shape.rows) {
@@ -124,7 +123,6 @@ class AttentionCase {
  private:
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.dim)); }
 
-  KvType type_;
   Shape shape_;
   std::vector<float> queries_, keys_, values_;
   std::vector<uint32_t> first_, end_;
