@@ -70,8 +70,8 @@ void MergeTable::set(TokenId left, TokenId right, Merge merge) {
   slots_[at] = {key, merge};
 }
 
-Bpe::Bpe(const Vocabulary& vocabulary, BpeOptions options)
-    : options_(std::move(options)), low_characters_(kLowCharacters, -1) {
+Bpe::Bpe(const Vocabulary& vocabulary, const BpeOptions& options)
+    : options_(options), low_characters_(kLowCharacters, -1) {
   for (size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const auto character = single_character(vocabulary.text(id));
@@ -92,8 +92,9 @@ Bpe::Bpe(const Vocabulary& vocabulary, BpeOptions options)
 
 Result<Bpe> Bpe::from_merges(
     const Vocabulary& vocabulary,
-    const std::vector<std::pair<std::string_view, std::string_view>>& merges, BpeOptions options) {
-  Bpe bpe(vocabulary, std::move(options));
+    const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+    const BpeOptions& options) {
+  Bpe bpe(vocabulary, options);
   bpe.merges_.reserve(merges.size());
   std::string joined;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
@@ -118,8 +119,8 @@ Result<Bpe> Bpe::from_merges(
 }
 
 Result<Bpe> Bpe::from_pieces(const Vocabulary& vocabulary, const std::vector<RankedPiece>& pieces,
-                             BpeOptions options) {
-  Bpe bpe(vocabulary, std::move(options));
+                             const BpeOptions& options) {
+  Bpe bpe(vocabulary, options);
   // Only pieces may be merged, so markers and byte tokens are not looked for.
   std::unordered_map<std::string_view, TokenId> symbols;
   symbols.reserve(pieces.size());
@@ -196,7 +197,7 @@ void Bpe::add_neighbours(std::string_view result) {
 // Takes characters up to the first border that no merge reaches across; returns how many bytes that
 // were.
 size_t Bpe::add_symbols(std::string_view word, Scratch& scratch) const {
-  auto& symbols = scratch.symbols;
+  auto& symbols = scratch.symbols_;
   symbols.clear();
   const auto push = [&symbols](TokenId id) {
     const auto at = static_cast<uint32_t>(symbols.size());
@@ -222,16 +223,16 @@ size_t Bpe::add_symbols(std::string_view word, Scratch& scratch) const {
 }
 
 void Bpe::add_candidate(Scratch& scratch, uint32_t left) const {
-  const auto& symbol = scratch.symbols[left];
+  const auto& symbol = scratch.symbols_[left];
   if (symbol.next == kNone) return;
-  if (const Merge* merge = merges_.find(symbol.id, scratch.symbols[symbol.next].id)) {
-    scratch.heap.push_back({merge->rank, left, merge->result});
+  if (const Merge* merge = merges_.find(symbol.id, scratch.symbols_[symbol.next].id)) {
+    scratch.heap_.push_back({merge->rank, left, merge->result});
   }
 }
 
 void Bpe::merge_symbols(Scratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols_;
+  auto& heap = scratch.heap_;
   heap.clear();
   for (uint32_t i = 0; i < symbols.size(); ++i) add_candidate(scratch, i);
   std::make_heap(heap.begin(), heap.end());
@@ -262,7 +263,7 @@ void Bpe::merge_symbols(Scratch& scratch) const {
 
 void Bpe::append_ids(const Scratch& scratch, std::vector<TokenId>& ids) const {
   bool after_unknown = false;
-  for (const auto& symbol : scratch.symbols) {
+  for (const auto& symbol : scratch.symbols_) {
     if (symbol.id < 0) continue;
     if (symbol.id < first_phantom_) {
       ids.push_back(symbol.id);
@@ -285,7 +286,7 @@ void Bpe::encode(const Vocabulary& vocabulary, std::string_view word, Scratch& s
   }
   while (!word.empty()) {
     word.remove_prefix(add_symbols(word, scratch));
-    if (scratch.symbols.size() > 1) merge_symbols(scratch);
+    if (scratch.symbols_.size() > 1) merge_symbols(scratch);
     append_ids(scratch, ids);
   }
 }

@@ -81,8 +81,8 @@ class Bpe {
         return rank != other.rank ? rank > other.rank : left > other.left;
       }
     };
-    std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
   };
 
   Bpe() = default;  // knows no symbol
@@ -90,7 +90,8 @@ class Bpe {
   // vocabulary.
   static Result<Bpe> from_merges(
       const Vocabulary& vocabulary,
-      const std::vector<std::pair<std::string_view, std::string_view>>& merges, BpeOptions options);
+      const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+      const BpeOptions& options);
   // Merges of any two texts that together are one of `pieces`; the rank is that of the result, and
   // equal ranks are allowed. This is SentencePiece's rule where ranks fall with the score,
   // tiktoken's where they are the ids. Errors: kUnsupported for a piece of more than 1024 bytes.
@@ -99,7 +100,7 @@ class Bpe {
     uint32_t rank = 0;
   };
   static Result<Bpe> from_pieces(const Vocabulary& vocabulary,
-                                 const std::vector<RankedPiece>& pieces, BpeOptions options);
+                                 const std::vector<RankedPiece>& pieces, const BpeOptions& options);
 
   // Appends the ids of `word` (valid UTF-8), in O(n log n). `vocabulary` is the one it was built
   // from.
@@ -107,7 +108,7 @@ class Bpe {
               std::vector<TokenId>& ids) const;
 
  private:
-  Bpe(const Vocabulary& vocabulary, BpeOptions options);
+  Bpe(const Vocabulary& vocabulary, const BpeOptions& options);
   TokenId symbol_of(char32_t character) const;  // -1: none
   void set_symbol(char32_t character, TokenId symbol);
   template <typename Push>

@@ -219,7 +219,7 @@ Status GgufTokenizerReader::read_byte_level() {
   }
   BpeOptions options;
   options.ignore_merges = rule->ignore_merges;
-  auto model = Bpe::from_merges(parts_.vocabulary, merges, std::move(options));
+  auto model = Bpe::from_merges(parts_.vocabulary, merges, options);
   if (!model.ok()) return error(model.error().code, model.error().message, "tokenizer.ggml.merges");
   parts_.model = std::move(model).value();
   adds_bos_by_default_ = rule->adds_bos;

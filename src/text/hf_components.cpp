@@ -328,7 +328,7 @@ Status read_bpe(const DomReader& node, TokenizerImpl& parts) {
     }
     merges.emplace_back(left, right);
   }
-  auto model = Bpe::from_merges(parts.vocabulary, merges, std::move(options));
+  auto model = Bpe::from_merges(parts.vocabulary, merges, options);
   if (!model.ok()) return list.error(model.error().code, model.error().message);
   parts.model = std::move(model).value();
   return {};

@@ -9,17 +9,17 @@
 namespace phidias {
 namespace {
 
-std::string apply(const PrependText& step, std::string text) {
+std::string apply_step(const PrependText& step, const std::string& text) {
   return text.empty() ? text : step.text + text;
 }
 
-std::string apply(const ReplaceText& step, std::string text) {
+std::string apply_step(const ReplaceText& step, const std::string& text) {
   return step.pattern.replace(text, step.content);
 }
 
 // The library's own ordering of marks exchanges neighbours, which is quadratic in a long run of
 // them. So: decompose character by character, sort each run, and let the library compose only.
-std::string apply(UnicodeForm form, std::string text) {
+std::string apply_step(UnicodeForm form, const std::string& text) {
   const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
   const bool compose = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
   const auto decompose =
@@ -59,7 +59,7 @@ std::string apply(UnicodeForm form, std::string text) {
   return out;
 }
 
-std::string apply(const LowercaseText& /*step*/, std::string text) {
+std::string apply_step(const LowercaseText& /*step*/, const std::string& text) {
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
@@ -73,7 +73,7 @@ std::string apply(const LowercaseText& /*step*/, std::string text) {
   return out;
 }
 
-std::string apply(const StripText& step, std::string text) {
+std::string apply_step(const StripText& step, const std::string& text) {
   size_t begin = 0;
   size_t end = 0;  // behind the last character that stays
   bool seen = false;
@@ -97,7 +97,7 @@ std::string apply(const StripText& step, std::string text) {
 std::string normalize(const Normalizer& normalizer, std::string_view text) {
   std::string result(text);
   for (const NormalizerStep& step : normalizer) {
-    result = std::visit([&](const auto& kind) { return apply(kind, std::move(result)); }, step);
+    result = std::visit([&](const auto& kind) { return apply_step(kind, result); }, step);
   }
   return result;
 }

@@ -55,7 +55,7 @@ std::vector<Piece> split(const SplitAtPattern& step, std::string_view word) {
   return pieces;
 }
 
-Words apply(const SplitAtPattern& step, Words words) {
+Words apply_step(const SplitAtPattern& step, const Words& words) {
   Words out;
   out.text.reserve(words.text.size());
   bool first = true;
@@ -72,7 +72,7 @@ Words apply(const SplitAtPattern& step, Words words) {
   return out;
 }
 
-Words apply(const PrependSpace& /*step*/, Words words) {
+Words apply_step(const PrependSpace& /*step*/, const Words& words) {
   Words out;
   out.at_origin = words.at_origin;
   words.for_each([&](std::string_view word) {
@@ -82,7 +82,7 @@ Words apply(const PrependSpace& /*step*/, Words words) {
   return out;
 }
 
-Words apply(const ToByteAlphabet& /*step*/, Words words) {
+Words apply_step(const ToByteAlphabet& /*step*/, const Words& words) {
   Words out;
   out.at_origin = words.at_origin;
   out.text.reserve(words.text.size() + words.text.size() / 2);
@@ -90,7 +90,7 @@ Words apply(const ToByteAlphabet& /*step*/, Words words) {
   return out;
 }
 
-Words apply(const MetaspaceWords& step, Words words) {
+Words apply_step(const MetaspaceWords& step, const Words& words) {
   static const Pattern space = Pattern::literal(" ");
   Words out;
   out.at_origin = words.at_origin;
@@ -113,7 +113,7 @@ Words pre_tokenize(const PreTokenizer& steps, std::string_view segment, bool at_
   words.at_origin = at_origin;
   append(words, segment);
   for (const PreTokenizerStep& step : steps) {
-    words = std::visit([&](const auto& kind) { return apply(kind, std::move(words)); }, step);
+    words = std::visit([&](const auto& kind) { return apply_step(kind, words); }, step);
   }
   return words;
 }

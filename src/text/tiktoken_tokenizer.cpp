@@ -102,7 +102,7 @@ Result<TokenizerImpl> parse_tiktoken(std::string_view text, const std::string& f
 
   BpeOptions options;
   options.ignore_merges = true;
-  PHIDIAS_TRY(parts.model, Bpe::from_pieces(parts.vocabulary, pieces, std::move(options)));
+  PHIDIAS_TRY(parts.model, Bpe::from_pieces(parts.vocabulary, pieces, options));
   PHIDIAS_TRY(Pattern words, Pattern::regex(kCl100kExpression));
   parts.pre_tokenizer.emplace_back(
       SplitAtPattern{std::move(words), SplitBehavior::kIsolated, false});
