@@ -57,7 +57,8 @@ std::vector<TokenId> ids_of(const GenerateResult& result) {
 }
 
 TEST_P(RealModel, RenderedConversationsHaveTheReferencesIds) {
-  for (const Json& prompt : test::read_json(reference_ / "reference.json")["prompts"]) {
+  const Json json = test::read_json(reference_ / "reference.json");
+  for (const Json& prompt : json["prompts"]) {
     const auto ours = chat_prompt(*model_->tokenizer(), *model_->chat_template(),
                                   messages_of(prompt["messages"]), {}, true);
     ASSERT_TRUE(ours.ok()) << ours.error().to_string();
@@ -70,7 +71,8 @@ TEST_P(RealModel, GreedyAnswersAreTheReferencesTokenForToken) {
   const auto engine = this->engine({.numerics = Numerics::kExact});
   std::vector<GenerateRequest> requests;
   std::vector<std::vector<TokenId>> expected;
-  for (const Json& prompt : test::read_json(reference_ / "reference.json")["prompts"]) {
+  const Json json = test::read_json(reference_ / "reference.json");
+  for (const Json& prompt : json["prompts"]) {
     GenerateRequest request;
     request.prompt = prompt["prompt_ids"].get<std::vector<TokenId>>();
     request.max_tokens = 64;
@@ -87,7 +89,8 @@ TEST_P(RealModel, GreedyAnswersAreTheReferencesTokenForToken) {
 TEST_P(RealModel, AnAnswerIsTheSameAloneAndBesideOthersInFastNumerics) {
   const auto engine = this->engine({.numerics = Numerics::kFast});
   std::vector<GenerateRequest> requests;
-  for (const Json& prompt : test::read_json(reference_ / "reference.json")["prompts"]) {
+  const Json json = test::read_json(reference_ / "reference.json");
+  for (const Json& prompt : json["prompts"]) {
     GenerateRequest request;
     request.prompt = prompt["prompt_ids"].get<std::vector<TokenId>>();
     request.max_tokens = 24;
@@ -105,7 +108,8 @@ TEST_P(RealModel, AnAnswerIsTheSameAloneAndBesideOthersInFastNumerics) {
 }
 
 TEST_P(RealModel, PerplexityIsTheReferences) {
-  const auto json = test::read_json(reference_ / "reference.json")["perplexity"];
+  const Json reference = test::read_json(reference_ / "reference.json");
+  const Json& json = reference["perplexity"];
   const auto tensors = test::read_tensors(reference_ / "perplexity.safetensors");
   for (const auto& [numerics, bound] :
        {std::pair(Numerics::kExact, 1e-4), std::pair(Numerics::kFast, 5e-3)}) {
