@@ -22,7 +22,7 @@ std::vector<size_t> widths_of(Format format) {
   }
 }
 
-constexpr size_t kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 131};
+constexpr size_t kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 200};
 
 using Matmul = EachTable;
 PHIDIAS_FOR_EACH_TABLE(Matmul);
@@ -47,7 +47,9 @@ TEST_P(Matmul, ARowAloneHasTheBitsItHasAmongOthers) {
   for (const Format format : kFormats) {
     const size_t cols = widths_of(format).back();
     for (const size_t rows : kRowCounts) {
-      MatmulCase test(format, 17, cols, rows, static_cast<uint32_t>(rows));
+      // The larger sizes go beyond the blocks that the kernels work in.
+      const size_t outs = rows == 7 || rows == 200 ? 70 : 17;
+      MatmulCase test(format, outs, cols, rows, static_cast<uint32_t>(rows));
       SCOPED_TRACE(std::string(format_row(format).name) + " rows " + std::to_string(rows));
       std::vector<float> alone_f32, alone_q8;
       for (size_t r = 0; r < rows; ++r) {
