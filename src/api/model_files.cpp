@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "model/config.h"
 #include "model/registry.h"
+#include "text/gguf_tokenizer.h"
 
 namespace phidias {
 namespace {
@@ -165,7 +166,8 @@ std::vector<TokenId> stop_ids_of(const ModelFiles& files, const Tokenizer* token
 }
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer_for(const ModelFiles& files) {
-  auto tokenizer = Tokenizer::load(files.path);
+  auto tokenizer = files.checkpoint.gguf ? tokenizer_from_gguf(*files.checkpoint.gguf)
+                                         : Tokenizer::load(files.path);
   if (!tokenizer.ok()) {
     if (tokenizer.error().code == Code::kNotFound) return std::shared_ptr<const Tokenizer>();
     return std::move(tokenizer).error();
