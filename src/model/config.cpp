@@ -39,10 +39,17 @@ Status check_heads(const AttentionSpec& attention, const Place& place) {
                      std::to_string(attention.kv_heads) + " key-value heads evenly",
                  place};
   }
-  if (attention.head_dim % 2 != 0 || attention.head_dim > 512) {
+  if (attention.head_dim == 0 || attention.head_dim % 2 != 0 || attention.head_dim > 512) {
     return Error{Code::kUnsupported,
                  "heads of " + std::to_string(attention.head_dim) +
                      " values; even sizes up to 512 are supported",
+                 place};
+  }
+  // Each is small enough alone; together they are the width of a matrix, which 32 bits must hold.
+  if (uint64_t{attention.heads} * attention.head_dim > kMaxSize) {
+    return Error{Code::kCorrupt,
+                 std::to_string(attention.heads) + " heads of " +
+                     std::to_string(attention.head_dim) + " values are more than any model has",
                  place};
   }
   return {};
