@@ -81,10 +81,15 @@ Result<ModelSpec> phi3_from_config(const JsonReader& config) {
   spec.rope.theta = outer_theta ? *outer_theta : inner_theta.value_or(10000.0);
   PHIDIAS_TRY(const auto outer_part, config.optional_number("partial_rotary_factor"));
   PHIDIAS_TRY(const auto inner_part, rope.optional_number("partial_rotary_factor"));
+  if (!(spec.rope.theta > 0))
+    return config.error(Code::kCorrupt, "must be greater than 0", "rope_theta");
   const double part = outer_part ? *outer_part : inner_part.value_or(1.0);
+  if (!(part > 0 && part <= 1)) {
+    return config.error(Code::kCorrupt, "must be greater than 0 and at most 1",
+                        "partial_rotary_factor");
+  }
   spec.rope.rotary_dims = static_cast<uint32_t>(spec.attention.head_dim * part);
-  if (!(spec.rope.theta > 0) || !(part > 0 && part <= 1) || spec.rope.rotary_dims % 2 != 0 ||
-      spec.rope.rotary_dims == 0) {
+  if (spec.rope.rotary_dims % 2 != 0 || spec.rope.rotary_dims == 0) {
     return config.error(
         Code::kCorrupt,
         "rotates " + std::to_string(spec.rope.rotary_dims) + " dimensions of a head",
