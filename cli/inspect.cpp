@@ -103,7 +103,7 @@ std::string to_text(const Inspection& inspection, uint32_t context) {
       types += (types.empty() ? "" : ", ") + type + " " + grouped(bytes);
     line("weights", grouped(info.weight_bytes) + " bytes (" + types + ")");
     line("read per token", grouped(info.bytes_per_token) + " bytes of weights");
-  } else {
+  } else if (info.tensors == 0) {
     line("weights", "none in this folder");
   }
   const uint32_t positions = context > 0 ? context : info.max_context;
