@@ -304,16 +304,29 @@ class ChatSession {
   }
 
   void save(const std::string& path) const {
+    if (path.empty()) return say("name a file: /save FILE");
     Json json = Json::array();
     for (const ChatMessage& message : conversation_.messages())
       json.push_back({{"role", message.role}, {"content", message.content}});
-    const std::string beside = path + ".part";
-    std::ofstream file(beside, std::ios::binary);
+    // Written beside it and renamed; in place where it is no regular file, such as a device or a
+    // folder. A link stays one: its file is replaced.
+    std::error_code failure;
+    const auto status = std::filesystem::status(path, failure);
+    const bool regular = std::filesystem::is_regular_file(status);
+    const bool in_place = std::filesystem::exists(status) && !regular;
+    std::filesystem::path target = path;
+    if (regular) target = std::filesystem::canonical(path, failure);
+    std::filesystem::path written = target;
+    if (!in_place) written += ".part";
+    std::ofstream file(written, std::ios::binary);
     file << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
     file.close();
-    std::error_code failure;
-    if (file) std::filesystem::rename(beside, path, failure);
-    if (path.empty() || !file || failure) return say("cannot write \"" + path + "\"");
+    failure.clear();
+    if (file && !in_place) std::filesystem::rename(written, target, failure);
+    if (!file || failure) {
+      if (!in_place) std::filesystem::remove(written, failure);
+      return say("cannot write \"" + path + "\"");
+    }
     say("saved");
   }
 
