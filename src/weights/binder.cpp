@@ -26,7 +26,9 @@ std::vector<uint64_t> squeezed(const std::vector<uint64_t>& shape) {
 }  // namespace
 
 Binder::Binder(const TensorSet& tensors)
-    : tensors_(&tensors), used_(tensors.tensors.size(), false) {
+    : tensors_(&tensors),
+      used_(tensors.tensors.size(), false),
+      used_ignored_(tensors.ignored.size(), false) {
   for (size_t i = 0; i < tensors.tensors.size(); ++i) by_name_.emplace(tensors.tensors[i].name, i);
 }
 
@@ -44,8 +46,10 @@ const TensorEntry* Binder::use(const std::string& name) {
 const TensorEntry* Binder::find(const std::string& name, const std::vector<uint64_t>& shape) {
   const TensorEntry* entry = use(name);
   if (entry == nullptr) {
-    for (const std::string& other : tensors_->ignored) {
+    for (size_t i = 0; i < used_ignored_.size(); ++i) {
+      const std::string& other = tensors_->ignored[i];
       if (other.starts_with(name + " (")) {
+        used_ignored_[i] = true;
         problems_.push_back("wrong dtype: " + other +
                             ", expected a floating-point or quantized type");
         return nullptr;
@@ -126,6 +130,10 @@ void Binder::ignore_suffix(std::string_view suffix) {
   for (size_t i = 0; i < used_.size(); ++i) {
     if (tensors_->tensors[i].name.ends_with(suffix)) used_[i] = true;
   }
+  for (size_t i = 0; i < used_ignored_.size(); ++i) {
+    const std::string& other = tensors_->ignored[i];
+    if (other.substr(0, other.rfind(" (")).ends_with(suffix)) used_ignored_[i] = true;
+  }
 }
 
 std::vector<std::string> Binder::problems() const {
@@ -135,6 +143,9 @@ std::vector<std::string> Binder::problems() const {
     const TensorEntry& entry = tensors_->tensors[i];
     all.push_back("unexpected: " + entry.name + " " + shape_text(entry.shape) + " in " +
                   where(entry));
+  }
+  for (size_t i = 0; i < used_ignored_.size(); ++i) {
+    if (!used_ignored_[i]) all.push_back("unexpected: " + tensors_->ignored[i]);
   }
   return all;
 }

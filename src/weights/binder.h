@@ -59,6 +59,7 @@ class Binder {
   const TensorSet* tensors_;
   std::unordered_map<std::string, size_t> by_name_;
   std::vector<bool> used_;
+  std::vector<bool> used_ignored_;  // the same of tensors_->ignored
   std::vector<std::string> problems_;
 };
 
