@@ -7,7 +7,8 @@ namespace phidias {
 namespace {
 
 // A code point that stands for no character (Unicode reserves U+FDD0 to U+FDEF for such uses) and
-// is in no message; 0 if all of them are, which no honest text does.
+// is in no message. Should all of them be, which no honest text does, U+FDD0 is lost from the
+// messages.
 char32_t unused_noncharacter(const std::vector<ChatMessage>& messages) {
   for (char32_t candidate = 0xFDD0; candidate <= 0xFDEF; ++candidate) {
     std::string encoded;
