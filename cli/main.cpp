@@ -55,7 +55,10 @@ int run(int argc, char** argv) {
     return status == 0 ? kExitOk : kExitUsage;
   }
   const Result<int> result = chosen();
-  return result.ok() ? *result : report(result.error());
+  if (!result.ok()) return report(result.error());
+  if (*result == kExitOk && std::ferror(stdout) != 0)
+    return report({Code::kIo, "not everything could be written", {"standard output", {}, {}}});
+  return *result;
 }
 
 }  // namespace
