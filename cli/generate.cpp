@@ -50,9 +50,18 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
     if (!read.ok()) return std::move(read).error();
     text = std::move(*read);
   }
-  if (!arguments.chat)
-    return tokenizer->encode(
+  if (!arguments.chat) {
+    auto ids = tokenizer->encode(
         text, {.add_special = !arguments.no_add_special, .markers = true, .guard = 0});
+    if (ids.size() > 1 && ids[0] == ids[1] && tokenizer->bos() == ids[0]) {
+      std::fprintf(
+          stderr,
+          "warning: the prompt begins with %s twice, since the tokenizer adds one; leave it "
+          "out of the text or give --no-add-special\n",
+          tokenizer->token_bytes(ids[0]).c_str());
+    }
+    return ids;
+  }
   const auto chat_template = model.chat_template();
   if (!chat_template)
     return Error{Code::kNotFound,
@@ -70,7 +79,14 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
 Json to_json(const GenerateResult& result, const Tokenizer* tokenizer, bool with_scores) {
   auto token_json = [&](TokenId id, double log_probability) {
     Json json = {{"id", id}, {"logprob", log_probability}};
-    if (tokenizer != nullptr) json["text"] = tokenizer->decode(std::span(&id, 1));
+    if (tokenizer != nullptr) {
+      json["text"] = tokenizer->decode(std::span(&id, 1));
+      json["bytes"] =
+          Json::array();  // a token may be a part of a character, which text cannot show
+      for (const char byte : tokenizer->token_bytes(id)) {
+        json["bytes"].push_back(static_cast<unsigned char>(byte));
+      }
+    }
     return json;
   };
   Json choices = Json::array();

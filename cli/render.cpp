@@ -74,7 +74,7 @@ Result<int> render(const RenderArguments& arguments) {
   std::string line;
   while (std::getline(std::cin, line)) {
     if (line.empty()) continue;
-    if (!print(renderer.render(line).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"))
+    if (!print(renderer.render(line).dump(-1, ' ', true, Json::error_handler_t::replace) + "\n"))
       break;
   }
   return kExitOk;

@@ -16,8 +16,9 @@ std::string joined(const std::vector<TokenId>& ids) {
   return text + "\n";
 }
 
+// ASCII alone: a line stays one line for every reader, also where the text has U+2028.
 std::string json_line(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 // Calls `handle` with each line of standard input as JSON until one is not what is expected.

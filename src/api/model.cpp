@@ -48,6 +48,12 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
     impl->weights.for_each_matrix(impl->spec, [&](Matrix& matrix) {
       if (!failed.ok()) return;
       auto result = converted(matrix, *format, threads);
+      // The file's pages were read once and count as ours until they are given back.
+      for (const RowBlock& block : matrix.blocks) {
+        if (result.ok() && block.owner == nullptr && block.format != *format) {
+          release_mapped(block.data, block.rows * format_row(block.format).row_bytes(matrix.cols));
+        }
+      }
       if (result.ok())
         matrix = std::move(*result);
       else

@@ -32,6 +32,10 @@ class MappedFile {
   size_t size_;
 };
 
+// Says that this part of a mapping will not be read again soon: its memory can be given back. It is
+// read from the file once more if it is. Never for memory that is not a MappedFile's.
+void release_mapped(const std::byte* data, size_t bytes);
+
 // The whole of a file as a string, for configs and templates.
 //   limit   bytes; a larger file is refused (kCapacityExceeded)
 Result<std::string> read_text_file(const std::filesystem::path& path, size_t limit = 256U << 20);

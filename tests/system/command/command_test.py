@@ -195,6 +195,19 @@ class Command(unittest.TestCase):
         self.assertEqual(answers[2], {"text": "3"})
         self.assertIn("error", answers[3])
 
+    def test_json_lines_go_in_and_come_out_line_by_line(self):
+        tokenizer = next(path.parent for path in sorted((DATA / "tokenizers").glob("*/tokenizer.json")))
+        texts = ["hello", "", "a\u2028b\nc", "\u00e9\U0001f98a"]
+        done = run("tokenize", "-m", tokenizer, "--no-add-special", "--jsonl", stdin="".join(json.dumps(text) + "\n" for text in texts))
+        ids = [json.loads(line) for line in done.stdout.split("\n") if line]
+        self.assertEqual(len(ids), len(texts))
+        done = run("detokenize", "-m", tokenizer, "--jsonl", "--stream", stdin="".join(json.dumps(line) + "\n" for line in ids))
+        lines = done.stdout.splitlines()  # splits at U+2028 too, which must not be there as it is
+        self.assertEqual(len(lines), len(texts))
+        for line, own in zip(lines, ids):
+            self.assertEqual(len(json.loads(line)), len(own) + 1)
+        self.assertIn("line 2", run("tokenize", "-m", tokenizer, "--jsonl", stdin='"a"\n5\n', status=1).stderr)
+
     def test_a_reader_that_goes_away_is_no_crash(self):
         shell = f"'{PROGRAM}' --help | head -n 1"
         self.assertEqual(subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, timeout=60).returncode in (0, 141), True)
