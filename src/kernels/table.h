@@ -54,11 +54,13 @@ struct MatmulArgs {
 };
 using MatmulFn = void (*)(const MatmulArgs&);
 
-// Floats of scratch a matmul call may use: totals of a block of outputs, then room for decoded weight rows.
+// Floats of scratch a matmul call may use: totals of a block of outputs, then room for decoded
+// weight rows.
 inline constexpr size_t kScratchTotalsBytes = 96 * 1024;
 inline constexpr size_t kScratchWeightRows = 24;
 constexpr size_t matmul_scratch_floats(size_t cols) {
-  return kScratchTotalsBytes / sizeof(float) + kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);
+  return kScratchTotalsBytes / sizeof(float) +
+         kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);
 }
 
 // Types of the key-value cache: one row each, as for Format. A vector is one head's key or value.

@@ -61,7 +61,8 @@ TEST(Utf8, WhiteSpaceHasTwentyFiveCharacters) {
   int count = 0;
   for (char32_t c = 0; c <= 0x10FFFF; ++c) count += is_white_space(c) ? 1 : 0;
   EXPECT_EQ(count, 25);
-  for (const char32_t c : {0x1CU, 0x1FU, 0x180EU, 0x200BU, 0xFEFFU}) EXPECT_FALSE(is_white_space(c));
+  for (const char32_t c : {0x1CU, 0x1FU, 0x180EU, 0x200BU, 0xFEFFU})
+    EXPECT_FALSE(is_white_space(c));
 }
 
 }  // namespace
