@@ -303,9 +303,11 @@ class ChatSession {
     settings.max_tokens = max_tokens;
   }
 
-  void save(const std::string& path) const {
+  void save(const std::string& path) {
     if (path.empty()) return say("name a file: /save FILE");
     Json json = Json::array();
+    const std::string& system = conversation_.settings().system;
+    if (!system.empty()) json.push_back({{"role", "system"}, {"content", system}});
     for (const ChatMessage& message : conversation_.messages())
       json.push_back({{"role", message.role}, {"content", message.content}});
     // Written beside it and renamed; in place where it is no regular file, such as a device or a
@@ -342,6 +344,10 @@ class ChatSession {
         return say("\"" + path +
                    "\" is not a conversation: expected [{\"role\": ..., \"content\": ...}, ...]");
       messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
+    }
+    if (!messages.empty() && messages.front().role == "system") {
+      conversation_.settings().system = messages.front().content;
+      messages.erase(messages.begin());
     }
     conversation_.load(std::move(messages));
     say("loaded " + std::to_string(conversation_.messages().size()) + " messages");
