@@ -2,6 +2,7 @@
 #include <histedit.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -273,7 +274,7 @@ class ChatSession {
     char* end = nullptr;
     const std::string digits = space == std::string::npos ? "" : text.substr(space + 1);
     const double value = std::strtod(digits.c_str(), &end);
-    if (digits.empty() || *end != '\0') {
+    if (digits.empty() || *end != '\0' || !std::isfinite(value)) {
       say("temperature " + number(sampling.temperature) + ", top_p " + number(sampling.top_p) +
           ", top_k " + std::to_string(sampling.top_k) + ", min_p " + number(sampling.min_p) +
           ", seed " + std::to_string(sampling.seed) + ", max_tokens " + std::to_string(max_tokens) +

@@ -78,7 +78,8 @@ void RunOptions::declare(CLI::App& app) {
   app.add_option("--isa", isa,
                  "Kernel table to use; default: the best of this CPU (see `phidias version`)");
   app.add_option("--cache-budget", cache_budget_mib,
-                 "MiB that the key-value cache may take; default: the memory that is free");
+                 "MiB that the key-value cache may take; default: the memory that is free")
+      ->check(CLI::Range(1U, 1U << 30));
   app.add_flag("-v,--verbose", verbose, "Say what is loaded and what memory it takes");
 }
 
@@ -126,11 +127,11 @@ Result<std::unique_ptr<Engine>> RunOptions::start() const {
 void InputOptions::declare(CLI::App& app, bool with_text) {
   auto* group = app.add_option_group("input", "What to read: exactly one of these");
   ids_option = group->add_option("--ids", ids, "Token ids, separated by commas");
-  group->add_option("--ids-file", ids_file,
-                    "A file of token ids, separated by commas or white space");
+  ids_file_option = group->add_option("--ids-file", ids_file,
+                                      "A file of token ids, separated by commas or white space");
   if (with_text) {
     text_option = group->add_option("--text", text, "Text");
-    group->add_option("--file", file, "A file of text; - for standard input");
+    file_option = group->add_option("--file", file, "A file of text; - for standard input");
   }
   group->require_option(0, 1);
 }
@@ -189,8 +190,10 @@ void SamplingArguments::declare(CLI::App& app) {
       ->add_option("--frequency-penalty", options.frequency_penalty,
                    "The same, once per occurrence")
       ->capture_default_str();
-  group->add_option("--logit-bias", bias,
-                    "ID=VALUE, added to that token's logit; -inf bans it. Repeatable");
+  group
+      ->add_option("--logit-bias", bias,
+                   "ID=VALUE, added to that token's logit; -inf bans it. Repeatable")
+      ->allow_extra_args(false);
   seed_option =
       group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
 }

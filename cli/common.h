@@ -53,6 +53,8 @@ struct InputOptions {
   std::string file;
   CLI::Option* text_option = nullptr;
   CLI::Option* ids_option = nullptr;
+  CLI::Option* ids_file_option = nullptr;
+  CLI::Option* file_option = nullptr;
 
   // `with_text` false: ids alone.
   void declare(CLI::App& app, bool with_text = true);

@@ -178,8 +178,14 @@ Result<int> run(const GenerateArguments& arguments) {
   } else if (streamed) {
     print("\n");
   } else {
-    for (size_t i = 0; i < result->choices.size(); ++i)
-      print("[" + std::to_string(i) + "] " + result->choices[i].text + "\n");
+    for (size_t i = 0; i < result->choices.size(); ++i) {
+      std::string text = "[" + std::to_string(i) + "] " + result->choices[i].text;
+      if (!tokenizer) {
+        for (const GeneratedToken& token : result->choices[i].tokens)
+          text += std::to_string(token.id) + " ";
+      }
+      print(text + "\n");
+    }
   }
   if (arguments.stats) print_stats(*result);
   for (const Choice& choice : result->choices) {
@@ -196,11 +202,20 @@ std::function<Result<int>()> setup_generate(CLI::App& app) {
   arguments->prompt_option = app.add_option("-p,--prompt", arguments->prompt,
                                             "The text to go on with, or with --chat the question");
   arguments->input.declare(app);
-  app.add_flag("--chat", arguments->chat,
-               "Put the prompt into the checkpoint's chat template as a user's message");
-  app.add_option("--system", arguments->system, "With --chat: a system message before it");
+  // What would be ignored is wrong usage.
+  for (CLI::Option* option : {arguments->input.ids_option, arguments->input.text_option,
+                              arguments->input.ids_file_option, arguments->input.file_option}) {
+    arguments->prompt_option->excludes(option);
+  }
+  auto* chat =
+      app.add_flag("--chat", arguments->chat,
+                   "Put the prompt into the checkpoint's chat template as a user's message");
+  chat->excludes(arguments->input.ids_option)->excludes(arguments->input.ids_file_option);
+  app.add_option("--system", arguments->system, "With --chat: a system message before it")
+      ->needs(chat);
   app.add_flag("--obey-markers", arguments->obey_markers,
-               "With --chat: markers such as <|end|> in the prompt act as markers");
+               "With --chat: markers such as <|end|> in the prompt act as markers")
+      ->needs(chat);
   app.add_flag("--no-add-special", arguments->no_add_special,
                "Leave out what the tokenizer puts in front of a text");
   app.add_option("-n,--max-tokens", arguments->max_tokens,
@@ -208,15 +223,17 @@ std::function<Result<int>()> setup_generate(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--choices", arguments->choices, "So many answers to the one prompt")
       ->capture_default_str();
-  app.add_option("--stop", arguments->stop, "End before this text. Repeatable");
+  app.add_option("--stop", arguments->stop, "End before this text. Repeatable")
+      ->allow_extra_args(false);
   arguments->stop_ids_option = app.add_option(
       "--stop-ids", arguments->stop_ids, "Stop ids in place of the model's own; \"\" for none");
   app.add_flag("--show-special", arguments->show_special, "Show special tokens in the text");
+  auto* json = app.add_flag("--json", arguments->json, "Print the whole result as JSON at the end");
   app.add_option("--logprobs", arguments->top_log_probabilities,
-                 "With --json: log-probabilities of each token and of the N likeliest");
-  app.add_flag("--echo", arguments->echo, "Print the prompt first");
+                 "With --json: log-probabilities of each token and of the N likeliest")
+      ->needs(json);
+  app.add_flag("--echo", arguments->echo, "Print the prompt first")->excludes(json);
   app.add_flag("--stats", arguments->stats, "Say afterwards how long it took");
-  app.add_flag("--json", arguments->json, "Print the whole result as JSON at the end");
   arguments->sampling.declare(app);
   return [arguments] { return run(*arguments); };
 }

@@ -20,6 +20,9 @@ struct PerplexityArguments {
 Result<int> run(PerplexityArguments arguments) {
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
+  auto policy = arguments.run.rope_policy();
+  if (!policy.ok()) return std::move(policy).error();
+  arguments.options.rope_switch = *policy;
   InputOptions input;
   input.file = arguments.file;
   input.ids_file = arguments.ids_file;

@@ -1,5 +1,6 @@
 // phidias tokenize, phidias detokenize.
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -21,19 +22,19 @@ std::string json_line(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-// Calls `handle` with each line of standard input as JSON until one is not what is expected.
+// Prints what `handle` makes of each line of standard input, until one is not what is expected.
 template <typename Handle>
 Result<int> for_each_json_line(Handle handle) {
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.empty()) continue;
-    const Json value = Json::parse(line, nullptr, false);
-    const Status status = handle(value);
-    if (!status.ok()) {
-      Error error = status.error();
+    Result<Json> answer = handle(Json::parse(line, nullptr, false));
+    if (!answer.ok()) {
+      Error error = std::move(answer).error();
       error.place = {"standard input", {}, "line " + std::to_string(number)};
       return error;
     }
+    if (!print(json_line(*answer))) return kExitFailed;  // nobody reads any more
   }
   return kExitOk;
 }
@@ -61,10 +62,9 @@ Result<int> tokenize(const TokenizeOptions& options) {
   const EncodeOptions encode{
       .add_special = !options.no_add_special, .markers = !options.plain, .guard = 0};
   if (options.jsonl) {
-    return for_each_json_line([&](const Json& line) -> Status {
+    return for_each_json_line([&](const Json& line) -> Result<Json> {
       if (!line.is_string()) return Error{Code::kInvalidArgument, "is not a JSON string", {}};
-      print(json_line((*tokenizer)->encode(line.get<std::string>(), encode)));
-      return {};
+      return Json((*tokenizer)->encode(line.get<std::string>(), encode));
     });
   }
   std::string text = options.text;
@@ -90,18 +90,17 @@ Result<int> detokenize(const DetokenizeOptions& options) {
   auto tokenizer = load_tokenizer(options.model);
   if (!tokenizer.ok()) return std::move(tokenizer).error();
   if (options.jsonl) {
-    return for_each_json_line([&](const Json& line) -> Status {
+    return for_each_json_line([&](const Json& line) -> Result<Json> {
       std::vector<TokenId> ids;
       for (const Json& id : line.is_array() ? line : Json::array({nullptr})) {
-        if (!id.is_number_integer())
+        if (!id.is_number_integer() || id < std::numeric_limits<TokenId>::min() ||
+            id > std::numeric_limits<TokenId>::max()) {
           return Error{Code::kInvalidArgument, "is not a JSON array of token ids", {}};
+        }
         ids.push_back(id.get<TokenId>());
       }
-      if (options.stream)
-        print(json_line(streamed(**tokenizer, ids, options.skip_special)));
-      else
-        print(json_line((*tokenizer)->decode(ids, options.skip_special)));
-      return {};
+      if (options.stream) return Json(streamed(**tokenizer, ids, options.skip_special));
+      return Json((*tokenizer)->decode(ids, options.skip_special));
     });
   }
   auto ids = parse_ids(options.ids, "--ids");

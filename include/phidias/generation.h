@@ -67,8 +67,8 @@ struct GenerateResult {
   double total_seconds = 0;
 };
 
-// What one token brought. `text` may be empty (a character not complete, a possible stop string
-// held back).
+// What one token brought, or that a step of a long prompt is done (no token, no text). `text` may
+// be empty (a character not complete, a possible stop string held back).
 struct GenerateEvent {
   size_t request = 0;  // as submitted, from 0
   uint32_t choice = 0;

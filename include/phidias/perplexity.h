@@ -15,6 +15,7 @@ namespace phidias {
 
 struct PerplexityOptions {
   uint32_t window = 512;  // tokens; windows do not overlap, a last partial one is dropped
+  RopeSwitch rope_switch = RopeSwitch::kReprefill;
   std::filesystem::path save_log_probabilities;  // log-probabilities [scored, vocab] in f16 as
                                                  // safetensors; empty: none
   std::filesystem::path against;  // such a file of another run on the same tokens; empty: none

@@ -28,8 +28,8 @@ struct Row {
   bool wants_output = false;
 };
 
-// Called with the logits [vocab] of each row that wants them, in the order of the rows. The memory
-// is reused.
+// Called with the logits [vocab] of each row that wants them, sequence by sequence as they first
+// occur in the rows, each in order of position. The memory is reused.
 using LogitsSink = std::function<void(size_t row, std::span<const float> logits)>;
 
 struct MemoryPlan {

@@ -76,8 +76,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   options.isa = kernels->name;
   if (options.cache_budget == 0) {
     const uint64_t free = available_memory();
-    const uint64_t buffers = Decoder::buffer_bytes(spec, options.step_rows);
-    options.cache_budget = free > 2 * buffers ? free - buffers : free / 2;
+    // Mapped weights live in what the system calls free; a cache that grows must not push them out.
+    const uint64_t taken =
+        Decoder::buffer_bytes(spec, options.step_rows) + model->impl().weights.mapped_bytes(spec);
+    options.cache_budget = free > 2 * taken ? free - taken : free / 2;
   }
   auto impl = std::make_unique<Impl>();
   impl->threads = std::make_unique<ThreadPool>(options.threads);

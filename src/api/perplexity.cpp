@@ -119,7 +119,7 @@ Result<Perplexity> perplexity(Engine& engine, std::span<const TokenId> ids,
       return Error{Code::kCancelled, "was interrupted", {}};
     const auto tokens = ids.subspan(w * window, window);
     const SequenceId sequence =
-        engine.open({.rope_switch = RopeSwitch::kReprefill, .prompt_tokens = options.window});
+        engine.open({.rope_switch = options.rope_switch, .prompt_tokens = options.window});
     std::vector<Row> rows;
     for (size_t i = 0; i < window; ++i)
       rows.push_back({tokens[i], sequence, static_cast<uint32_t>(i), i + 1 < window});

@@ -19,14 +19,15 @@ Result<std::shared_ptr<std::byte>> KvCache::take() {
     const size_t bytes = (layout_.page_bytes() + kAlignment - 1) / kAlignment * kAlignment;
     if ((in_use_ + 1) * static_cast<uint64_t>(bytes) > budget_) {
       const uint64_t positions = budget_ / bytes * layout_.page_positions;
-      return Error{Code::kCapacityExceeded,
-                   "the key-value cache may take " + std::to_string(budget_) +
-                       " bytes, which hold " + std::to_string(positions) + " positions of " +
-                       std::to_string(layout_.bytes_per_position()) +
-                       " bytes, all sequences together; use a context of at most " +
-                       std::to_string(positions) +
-                       " (--ctx), a smaller cache type (--kv q8), or fewer sequences at once",
-                   {}};
+      std::string message = "the key-value cache may take " + std::to_string(budget_) +
+                            " bytes, which hold " + std::to_string(positions) + " positions of " +
+                            std::to_string(layout_.bytes_per_position()) +
+                            " bytes, all sequences together; ";
+      message += positions > 0 ? "use a context of at most " + std::to_string(positions) +
+                                     " (--ctx), a smaller cache type (--kv q8), or fewer sequences "
+                                     "at once"
+                               : "give it more (--cache-budget)";
+      return Error{Code::kCapacityExceeded, std::move(message), {}};
     }
     auto* page = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
     if (page == nullptr) {

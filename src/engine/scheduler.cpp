@@ -149,6 +149,11 @@ Status Scheduler::step() {
     }
   }
   PHIDIAS_CHECK_OK(run(rows, sources));
+  // A long prompt takes many steps: its owner is asked after each whether to go on.
+  for (const auto& active : active_) {
+    if (!active->prompt_answered && active->answers.front().choice.finish == FinishReason::kNone)
+      emit(*active, 0, nullptr, {}, FinishReason::kNone);
+  }
   retire_finished();
   return {};
 }

@@ -1,6 +1,7 @@
 #include "engine/stepper.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/try.h"
 
@@ -95,10 +96,25 @@ Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink) {
   if (rows.empty()) return {};
   PHIDIAS_TRY(auto extensions, plan(rows));
   PHIDIAS_CHECK_OK(reserve(extensions));
-  for (const Extension& extension : extensions) {
-    if (extension.rerun) rerun(extension);
+  try {
+    for (const Extension& extension : extensions) {
+      if (extension.rerun) rerun(extension);
+    }
+    run(extensions, rows, sink);
+  } catch (const std::bad_alloc&) {
+    // A second run may have overwritten its own pages: such a sequence is empty now.
+    for (const Extension& extension : extensions) {
+      Sequence& sequence = sequences_.at(extension.id);
+      if (extension.rerun && extension.pages.front() == sequence.pages.front()) {
+        sequence.tokens.clear();
+        sequence.pages.clear();
+      }
+    }
+    return Error{Code::kOutOfMemory,
+                 "no memory for the buffers of a step of " + std::to_string(rows.size()) +
+                     " rows; try a smaller step_rows",
+                 {}};
   }
-  run(extensions, rows, sink);
   for (Extension& extension : extensions) {
     Sequence& sequence = sequences_.at(extension.id);
     sequence.tokens.insert(sequence.tokens.end(), extension.tokens.begin(), extension.tokens.end());
@@ -164,9 +180,10 @@ Status Stepper::reserve(std::vector<Extension>& extensions) {
   for (Extension& extension : extensions) {
     const Sequence& sequence = sequences_.at(extension.id);
     const size_t length = sequence.tokens.size() + extension.tokens.size();
-    // A second run writes every page anew, so it shares none: not with a fork, and not with what an
-    // error would leave.
-    if (!extension.rerun) extension.pages = sequence.pages;
+    // A second run writes every page anew: pages that a fork shares are left to it.
+    const bool shared = std::any_of(sequence.pages.begin(), sequence.pages.end(),
+                                    [](const auto& page) { return page.use_count() > 1; });
+    if (!extension.rerun || !shared) extension.pages = sequence.pages;
     PHIDIAS_CHECK_OK(cache_.grow(extension.pages, length));
   }
   return {};

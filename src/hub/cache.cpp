@@ -74,6 +74,7 @@ Error not_found(const std::string& wanted, const std::vector<std::string>& names
   const std::vector<std::string> near = near_misses(wanted, names);
   std::string message = "no such model in the cache";
   if (!near.empty()) message += "; did you mean " + joined(near) + "?";
+  message += near.empty() ? ";" : "";
   message += wanted.find('/') != std::string::npos ? " `phidias pull " + wanted + "` downloads it"
                                                    : " `phidias pull OWNER/NAME` downloads one";
   return {Code::kNotFound, message, {cache.string(), {}, wanted}};

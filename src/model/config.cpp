@@ -62,6 +62,7 @@ Result<std::vector<int32_t>> token_ids(const JsonReader& config, std::string_vie
   if (!config.has(key)) return ids;
   const Json& value = config.value().at(std::string(key));
   for (const Json& entry : value.is_array() ? value : Json::array({value})) {
+    if (entry.is_number_integer() && entry == -1) continue;  // a way to write "none"
     if (!entry.is_number_unsigned() ||
         entry.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
       return config.error(Code::kCorrupt, "must be a token id or a list of token ids", key);

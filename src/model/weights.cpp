@@ -107,6 +107,18 @@ size_t ModelWeights::bytes(const ModelSpec& spec) const {
   return total;
 }
 
+size_t ModelWeights::mapped_bytes(const ModelSpec& spec) const {
+  size_t total = 0;
+  const_cast<ModelWeights*>(this)->for_each_matrix(spec, [&total](const Matrix& matrix) {
+    for (const RowBlock& block : matrix.blocks) {
+      if (block.owner == nullptr) {
+        total += block.rows * format_row(block.format).row_bytes(matrix.cols);
+      }
+    }
+  });
+  return total;
+}
+
 size_t ModelWeights::bytes_per_token(const ModelSpec& spec) const {
   const size_t row = embedding.rows > 0 ? embedding.bytes() / embedding.rows : 0;
   return bytes(spec) - (spec.tied_head ? 0 : embedding.bytes()) + row;

@@ -43,6 +43,8 @@ struct ModelWeights {
     if (!spec.tied_head) visit(head);
   }
   size_t bytes(const ModelSpec& spec) const;
+  // Of these, what lies in mapped files.
+  size_t mapped_bytes(const ModelSpec& spec) const;
   // Read for one token when decoding: everything but the embedding, of which one row.
   size_t bytes_per_token(const ModelSpec& spec) const;
 };

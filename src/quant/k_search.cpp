@@ -225,7 +225,8 @@ float solve_symmetric_unit(const float* values, const float* weights, const Symm
                            float old) {
   double aa = 0, ax = 0;
   for (size_t i = 0; i < kSuperBlockValues; ++i) {
-    const double a = static_cast<double>(block.codes[i / kSymmetricValues]) * block.quants[i];
+    const size_t sub_block = i / kSymmetricValues;
+    const double a = static_cast<double>(block.codes[sub_block]) * block.quants[i];
     aa += weights[i] * a * a;
     ax += weights[i] * a * values[i];
   }

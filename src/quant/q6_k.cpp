@@ -31,7 +31,8 @@ void Q6_K::decode(const std::byte* src, float* dst, size_t values) {
       const Position at = position_of(i);
       const int low = (block.low[at.low_byte] >> at.low_shift) & 0x0F;
       const int high = (block.high[at.high_byte] >> at.high_shift) & 0x03;
-      const float step = scale * static_cast<float>(block.codes[i / kSubBlockValues]);
+      const size_t sub_block = i / kSubBlockValues;
+      const float step = scale * static_cast<float>(block.codes[sub_block]);
       out[i] = step * static_cast<float>(low + 16 * high - 32);
     }
   });

@@ -25,7 +25,9 @@ Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threa
     const size_t source_bytes = source.row_bytes(matrix.cols);
     const size_t target_bytes = target.row_bytes(matrix.cols);
     std::shared_ptr<AlignedBuffer<std::byte>> copy;
+    AlignedBuffer<float> rows;  // one decoded row per thread
     try {
+      rows.ensure(threads.threads() * matrix.cols);
       copy = std::make_shared<AlignedBuffer<std::byte>>(block.rows * target_bytes);
     } catch (const std::bad_alloc&) {
       return Error{Code::kOutOfMemory,
@@ -33,11 +35,11 @@ Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threa
                        " bytes of converted weights",
                    {}};
     }
-    threads.run(block.rows, 1, [&](size_t begin, size_t end, size_t) {
-      AlignedBuffer<float> values(matrix.cols);
+    threads.run(block.rows, 1, [&](size_t begin, size_t end, size_t thread) {
+      float* values = rows.data() + thread * matrix.cols;
       for (size_t row = begin; row < end; ++row) {
-        source.decode(block.data + row * source_bytes, values.data(), matrix.cols);
-        target.encode(values.data(), copy->data() + row * target_bytes, matrix.cols);
+        source.decode(block.data + row * source_bytes, values, matrix.cols);
+        target.encode(values, copy->data() + row * target_bytes, matrix.cols);
       }
     });
     const std::byte* data = copy->data();

@@ -259,7 +259,7 @@ void attention(const AttentionArgs& args, size_t bytes) {
       for (size_t page = first / args.page_positions; page * args.page_positions < end; ++page) {
         const size_t page_begin = page * args.page_positions;
         bool seen = false;
-        for (size_t b = 0; b < count.value; ++b) {
+        for (size_t b = 0; b < count.kValue; ++b) {
           // Clamped to the page: an empty range has its first at its end.
           const size_t from = tile.first[b] > page_begin ? tile.first[b] - page_begin : 0;
           const size_t to = tile.end[b] > page_begin ? tile.end[b] - page_begin : 0;
@@ -268,10 +268,10 @@ void attention(const AttentionArgs& args, size_t bytes) {
           seen = seen || tile.page_first[b] < tile.page_end[b];
         }
         if (!seen) continue;
-        attend_page<V, S, count.value>(tile, args.key_pages[page], args.value_pages[page], bytes,
-                                       dim, args.scale);
+        attend_page<V, S, count.kValue>(tile, args.key_pages[page], args.value_pages[page], bytes,
+                                        dim, args.scale);
       }
-      for (size_t b = 0; b < count.value; ++b) {
+      for (size_t b = 0; b < count.kValue; ++b) {
         for (size_t d = 0; d < dim; ++d) tile.out[b][d] = tile.mixed[b * dim + d] / tile.sum[b];
       }
     });

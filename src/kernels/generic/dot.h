@@ -68,7 +68,7 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
 
 template <size_t kNumber>
 struct Constant {
-  static constexpr size_t value = kNumber;
+  static constexpr size_t kValue = kNumber;
 };
 
 // Calls f with n, which is 1 to kMost, as a constant.

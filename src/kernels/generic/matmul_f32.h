@@ -69,8 +69,8 @@ void multiply_panel(const MatmulArgs& args, const Block& block, const std::byte*
     const size_t tile_rows = block.rows - r < V::kRightRows ? block.rows - r : V::kRightRows;
     const float* x = args.x + (block.first_row + r) * args.x_stride + begin;
     with_constant<V::kRightRows>(tile_rows, [&](auto right) {
-      add_tiles<V, Rows, right.value>(weights, row_bytes, kDirect ? begin : 0, outs, x,
-                                      args.x_stride, columns, totals + r * kPanelRows);
+      add_tiles<V, Rows, right.kValue>(weights, row_bytes, kDirect ? begin : 0, outs, x,
+                                       args.x_stride, columns, totals + r * kPanelRows);
     });
   }
 }

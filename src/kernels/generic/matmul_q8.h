@@ -167,9 +167,9 @@ void matmul_q8_panels(const MatmulArgs& args) {
       Q::unpack(args.weights + o * args.row_bytes, args.row_bytes, outs, panel);
       for (size_t r = 0; r < rows; r += Q::kRows) {
         with_constant<Q::kRows>(tile_rows(r), [&](auto constant) {
-          multiply_tile<Q, constant.value>(panel, args.q.values + (first + r) * args.cols,
-                                           args.cols, r, outs,
-                                           args.y + (first + r) * args.y_stride + o, args.y_stride);
+          multiply_tile<Q, constant.kValue>(
+              panel, args.q.values + (first + r) * args.cols, args.cols, r, outs,
+              args.y + (first + r) * args.y_stride + o, args.y_stride);
         });
       }
     }

@@ -106,6 +106,9 @@ void attention_block(const BlockArgs& args) {
   context.reserve_scratch(attention_scratch_floats(longest, attention.head_dim, attention.group()));
   const size_t threads = context.threads->threads();
   state.page_lists.resize(threads);
+  for (auto& list : state.page_lists) {
+    list.reserve(2 * (longest / args.layout.page_positions + 1));  // workers must not allocate
+  }
   const size_t tasks = tiles.size() * attention.kv_heads;
   context.threads->run(threads, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t share = begin; share < end; ++share) {

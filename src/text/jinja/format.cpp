@@ -56,7 +56,7 @@ std::string pad(Runtime& runtime, std::string text, const Specification& how, ch
   return text;
 }
 
-std::string signed_text(bool negative, const Specification& how, std::string magnitude) {
+std::string signed_text(bool negative, const Specification& how, const std::string& magnitude) {
   if (negative) return "-" + magnitude;
   return how.sign == '-' ? magnitude : how.sign + magnitude;
 }

@@ -208,6 +208,20 @@ class Command(unittest.TestCase):
             self.assertEqual(len(json.loads(line)), len(own) + 1)
         self.assertIn("line 2", run("tokenize", "-m", tokenizer, "--jsonl", stdin='"a"\n5\n', status=1).stderr)
 
+    def test_a_full_disk_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([PROGRAM, "inspect", "-m", str(MINI)], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"phidias: ", done.stderr)
+
+    def test_options_that_would_be_ignored_are_wrong_usage(self):
+        for arguments in (["-p", "x", "--ids", "5"], ["--ids", "5", "--chat"], ["-p", "x", "--system", "y"], ["--ids", "5", "--logprobs", "1"]):
+            run("generate", "-m", MINI, *arguments, status=2)
+
+    def test_stop_strings_may_have_brackets(self):
+        # Refused for the right reason: this checkpoint has no tokenizer, whatever the string looks like.
+        self.assertIn("tokenizer", run("generate", "-m", MINI, "--ids", "5", "--stop", "[a,b]", status=1).stderr)
+
     def test_a_reader_that_goes_away_is_no_crash(self):
         shell = f"'{PROGRAM}' --help | head -n 1"
         self.assertEqual(subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, timeout=60).returncode in (0, 141), True)

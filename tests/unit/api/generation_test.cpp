@@ -153,6 +153,29 @@ TEST_F(Generation, ACallbackCanCancelOneRequestWhileOthersGoOn) {
   EXPECT_EQ((*results)[1].choices[0].tokens.size(), 20U);
 }
 
+TEST_F(Generation, ALongPromptCanBeCancelledBetweenItsSteps) {
+  const auto engine = this->engine({.step_rows = 8});
+  size_t asked = 0;
+  const auto result =
+      generate(*engine, request(prompt_of(100, 1), 5), [&](const GenerateEvent& event) {
+        EXPECT_EQ(event.token, nullptr);
+        return ++asked < 3;
+      });
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->choices[0].finish, FinishReason::kCancelled);
+  EXPECT_LE(asked, 4U);  // three steps, and the end
+}
+
+TEST_F(Generation, TheRopeSwitchNeedsNoSecondSetOfPages) {
+  const auto probe = this->engine({.page_positions = 4});
+  const auto engine = this->engine(
+      {.cache_budget = 6 * 4 * probe->memory().cache_per_position, .page_positions = 4});
+  const auto result = generate(*engine, request(prompt_of(14, 1), 8));
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->choices[0].finish, FinishReason::kLength);
+  EXPECT_EQ(result->choices[0].tokens.size(), 8U);
+}
+
 TEST_F(Generation, ASequenceOfTheCallersIsGoneOnWith) {
   for (const RopeSwitch policy : {RopeSwitch::kReprefill, RopeSwitch::kLong}) {
     const auto engine = this->engine({.numerics = Numerics::kExact});

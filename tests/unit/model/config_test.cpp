@@ -141,6 +141,14 @@ TEST(Config, ASizeThatIsMissingWrongOrAbsurdIsAnErrorWithItsPath) {
   EXPECT_FALSE(spec(phi3(R"({"partial_rotary_factor": 2})")).ok());
 }
 
+TEST(Config, HeadCountsThatWrapAroundAreRefused) {
+  const auto read =
+      spec(phi3(R"({"num_attention_heads": 8388609, "num_key_value_heads": 1, "head_dim": 512})"));
+  ASSERT_FALSE(read.ok());
+  EXPECT_FALSE(spec(phi3(R"({"partial_rotary_factor": -1e300})")).ok());
+  EXPECT_FALSE(spec(phi3(R"({"num_attention_heads": 128})")).ok());  // heads of 0.5
+}
+
 TEST(Config, AnUnknownModelTypeIsRefusedByNameWithTheKnownOnes) {
   const auto read = spec(phi3(R"({"model_type": "gptneo"})"));
   ASSERT_FALSE(read.ok());
@@ -164,6 +172,7 @@ TEST(Config, EndIdsMayBeOneOrSeveral) {
   EXPECT_EQ(spec(phi3(R"({"eos_token_id": [32000, 32001, 32007]})"))->end_ids,
             (std::vector<int32_t>{32000, 32001, 32007}));
   EXPECT_EQ(spec(phi3())->end_ids, std::vector<int32_t>{2});
+  EXPECT_TRUE(spec(phi3(R"({"eos_token_id": -1})"))->end_ids.empty());
   EXPECT_FALSE(spec(phi3(R"({"eos_token_id": "<end>"})")).ok());
 }
 

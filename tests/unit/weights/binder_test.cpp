@@ -81,6 +81,7 @@ TEST(Binder, EveryMismatchIsInTheOneError) {
   tensors.add("weight", {2, 5}, 0);
   tensors.add("junk", {7}, 0);
   tensors.set.ignored.push_back("wrong (I64)");
+  tensors.set.ignored.push_back("foreign (BOOL)");
   Binder binder(tensors.set);
   binder.vector("norm", 4);
   binder.matrix("weight", 2, 4);
@@ -89,8 +90,9 @@ TEST(Binder, EveryMismatchIsInTheOneError) {
   const Status status = binder.finish();
   ASSERT_FALSE(status.ok());
   for (const char* part :
-       {"5 problems", "norm is [3]", "expected [4]", "weight is [2, 5]", "missing: absent [2, 4]",
-        "wrong dtype: wrong (I64)", "unexpected: junk [7] in model.safetensors"}) {
+       {"6 problems", "norm is [3]", "expected [4]", "weight is [2, 5]", "missing: absent [2, 4]",
+        "wrong dtype: wrong (I64)", "unexpected: foreign (BOOL)",
+        "unexpected: junk [7] in model.safetensors"}) {
     EXPECT_NE(status.error().message.find(part), std::string::npos) << part << " not in\n"
                                                                     << status.error().message;
   }
