@@ -3,8 +3,8 @@
 // one sequence; tokens are given as flat arrays, results are [.., vocab] logits.
 //
 // Positions are absolute. An entry that writes at a position below a row's length first forgets
-// what the row holds from there on. Errors are those of Engine::step. One thread at a time; the
-// engine must outlive the object.
+// what the row holds from there on, also where it then fails. Errors are those of Engine::step. One
+// thread at a time; the engine must outlive the object.
 #pragma once
 
 #include <array>
