@@ -42,6 +42,7 @@ Result<SequenceId> Stepper::fork(SequenceId sequence) {
   if (at == sequences_.end())
     return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
   Sequence copy = at->second;
+  copy.taps = nullptr;
   PHIDIAS_CHECK_OK(cache_.own_last(copy.pages, copy.tokens.size()));
   const SequenceId id = next_id_++;
   sequences_.emplace(id, std::move(copy));
@@ -198,7 +199,8 @@ void Stepper::rerun(const Extension& extension) {
     const BatchRun run{std::span(sequence.tokens).subspan(at, count),
                        static_cast<uint32_t>(at),
                        extension.factors,
-                       {pages}};
+                       {pages},
+                       sequence.taps};
     decoder_.forward({{&run, 1}, {}}, context_);
   }
 }
@@ -237,7 +239,8 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
       runs.push_back({std::span(extension.tokens).subspan(at, count),
                       static_cast<uint32_t>(length + at),
                       extension.factors,
-                      {pages[e]}});
+                      {pages[e]},
+                      sequences_.at(extension.id).taps});
       for (size_t i = 0; i < count; ++i) {
         if (!sink || !rows[extension.rows[at + i]].wants_output) continue;
         outputs.push_back(static_cast<uint32_t>(filled + i));

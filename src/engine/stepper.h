@@ -36,6 +36,9 @@ class Stepper {
   // As the functions of phidias::Engine of the same names (phidias/engine.h).
   SequenceId open(const SequenceOptions& options);
   void close(SequenceId sequence);
+  // Lets `taps` look into all further steps of an open sequence, until it is detached by null. It
+  // must outlive them; a fork has none.
+  void attach(SequenceId sequence, RunTaps* taps) { sequences_.at(sequence).taps = taps; }
   bool is_open(SequenceId sequence) const { return sequences_.contains(sequence); }
   // New options for a sequence that goes on with another prompt; its cache is kept.
   void resume(SequenceId sequence, const SequenceOptions& options) {
@@ -56,6 +59,7 @@ class Stepper {
  private:
   struct Sequence {
     SequenceOptions options;
+    RunTaps* taps = nullptr;
     std::vector<TokenId> tokens;  // one per cached position
     PageList pages;
     RotaryFactors factors = RotaryFactors::kPlain;  // that the cached keys have

@@ -10,19 +10,29 @@
 
 namespace phidias {
 
+class RunTaps;
+
 // Consecutive positions of one sequence. Its keys and values for positions below `position` are in
 // the cache.
 struct BatchRun {
   std::span<const int32_t> tokens;
   uint32_t position = 0;  // of the first token
   RotaryFactors factors = RotaryFactors::kPlain;
-  KvView cache;  // has room up to position + tokens.size()
+  KvView cache;             // has room up to position + tokens.size()
+  RunTaps* taps = nullptr;  // looks into this run; null: nobody does
 };
 
 struct Batch {
   std::span<const BatchRun> runs;
   // Rows whose final hidden state is wanted, as indices into the packed rows, ascending.
   std::span<const uint32_t> outputs;
+
+  bool tapped() const {
+    for (const BatchRun& run : runs) {
+      if (run.taps != nullptr) return true;
+    }
+    return false;
+  }
 
   size_t rows() const {
     size_t total = 0;

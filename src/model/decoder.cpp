@@ -11,11 +11,24 @@ Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, const KvLay
     : spec_(&spec), weights_(&weights), layout_(layout), rope_(spec.rope) {}
 
 void Decoder::forward(const Batch& batch, RunContext& context) {
+  tapped_outputs_.clear();
+  if (batch.tapped()) {
+    run(batch, context, StepTaps(batch));
+  } else {
+    run(batch, context, NoTaps());
+  }
+}
+
+template <class Taps>
+void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
   embed(batch);
+  taps.enter(0);
+  taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);
   for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
     const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, context};
-    attention_block(args);
-    ffn_block(args);
+    taps.enter(layer);
+    attention_block(args, taps);
+    ffn_block(args, taps);
   }
   final_.resize(batch.outputs.size(), spec_->width);
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
@@ -23,6 +36,25 @@ void Decoder::forward(const Batch& batch, RunContext& context) {
                               weights_->final_norm.data(), spec_->norm_epsilon, final_.row(i),
                               spec_->width);
   }
+  if constexpr (Taps::kActive) {
+    size_t first_row = 0;
+    size_t output = 0;
+    for (const BatchRun& run : batch.runs) {
+      const size_t end = first_row + run.tokens.size();
+      for (; output < batch.outputs.size() && batch.outputs[output] < end; ++output) {
+        const size_t offset = batch.outputs[output] - first_row;
+        tapped_outputs_.push_back({run.taps, static_cast<uint32_t>(run.position + offset)});
+        tap_output(Site::kFinalNormOutput, output, final_.row(output), spec_->width);
+      }
+      first_row = end;
+    }
+  }
+}
+
+void Decoder::tap_output(Site site, size_t output, float* row, size_t width) const {
+  const auto [taps, position] = tapped_outputs_[output];
+  if (taps == nullptr || (taps->sites(0) & mask_of(site)) == 0) return;
+  taps->visit(site, 0, {row, 1, width, width, position});
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -52,6 +84,11 @@ void Decoder::logits(size_t first, size_t count, float* out, RunContext& context
   std::memcpy(final_piece_.resize(count, spec_->width), final_.row(first),
               count * spec_->width * sizeof(float));
   linear(context, weights_->head, final_piece_, out, spec_->vocab);
+  if (tapped_outputs_.empty()) return;
+  for (const Site site : {Site::kLmHeadOutput, Site::kLogits}) {
+    for (size_t i = 0; i < count; ++i)
+      tap_output(site, first + i, out + i * spec_->vocab, spec_->vocab);
+  }
 }
 
 size_t Decoder::buffer_bytes(const ModelSpec& spec, size_t rows) {

@@ -6,6 +6,7 @@
 #include "model/run_context.h"
 #include "model/spec.h"
 #include "model/step_state.h"
+#include "model/taps.h"
 #include "model/weights.h"
 
 namespace phidias {
@@ -34,14 +35,22 @@ class Decoder {
 
  private:
   void embed(const Batch& batch);
+  template <class Taps>
+  void run(const Batch& batch, RunContext& context, Taps taps);
+  void tap_output(Site site, size_t output, float* row, size_t width) const;
 
   const ModelSpec* spec_;
   const ModelWeights* weights_;
   KvLayout layout_;
   RopeTable rope_;
   StepState state_;
-  Activations final_;        // [outputs, D]
-  Activations final_piece_;  // [count, D]
+  Activations final_;  // [outputs, D]
+  struct TappedOutput {
+    RunTaps* taps;
+    uint32_t position;
+  };
+  std::vector<TappedOutput> tapped_outputs_;  // [outputs], or empty where nothing is tapped
+  Activations final_piece_;                   // [count, D]
 };
 
 }  // namespace phidias

@@ -11,6 +11,9 @@ namespace {
 // Queries and keys are rotated where they lie; keys and values go into the cache, rounded to its
 // type, before any query sees them: so a row sees the same numbers whether its keys came with this
 // step or an earlier one.
+//
+// A tap on queries, keys or values is between the two parts.
+template <bool kRotate, bool kStore>
 void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_row) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
@@ -24,18 +27,30 @@ void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_r
       float* keys = queries + attention.query_width();
       const float* values = keys + attention.kv_width();
       const float* cosine = args.state.rotation.data() + row * 2 * half;
-      for (size_t h = 0; h < attention.heads; ++h)
-        kernels.rope(queries + h * dim, cosine, cosine + half, half);
+      if constexpr (kRotate) {
+        for (size_t h = 0; h < attention.heads; ++h)
+          kernels.rope(queries + h * dim, cosine, cosine + half, half);
+        for (size_t h = 0; h < attention.kv_heads; ++h)
+          kernels.rope(keys + h * dim, cosine, cosine + half, half);
+      }
+      if constexpr (!kStore) continue;
       const size_t position = args.state.positions[row];
       std::byte* page = run.cache.pages[position / layout.page_positions];
       const size_t slot = position % layout.page_positions * layout.vector_bytes;
       for (size_t h = 0; h < attention.kv_heads; ++h) {
-        kernels.rope(keys + h * dim, cosine, cosine + half, half);
         store(keys + h * dim, page + layout.key_offset(args.layer, h) + slot, dim);
         store(values + h * dim, page + layout.value_offset(args.layer, h) + slot, dim);
       }
     }
   });
+}
+
+void for_each_run(const BlockArgs& args, void (*work)(const BlockArgs&, const BatchRun&, size_t)) {
+  size_t first_row = 0;
+  for (const BatchRun& run : args.batch.runs) {
+    work(args, run, first_row);
+    first_row += run.tokens.size();
+  }
 }
 
 // One task: one key-value head for a tile of rows of one sequence. Which rows share a tile changes
@@ -83,18 +98,35 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
 
 }  // namespace
 
-void attention_block(const BlockArgs& args) {
+template <class Taps>
+void attention_block(const BlockArgs& args, Taps& taps) {
   const AttentionSpec& attention = args.spec.attention;
   StepState& state = args.state;
   RunContext& context = args.context;
+  const size_t width = args.spec.width;
+  taps.at(Site::kLayerInput, state.stream.data(), width, width);
   norm_stream(args, args.weights.attention_norm);
+  taps.at(Site::kAttentionNormOutput, state.normed.row(0), width, width);
   state.qkv.ensure(state.rows * attention.qkv_width());
   linear(context, args.weights.qkv, state.normed, state.qkv.data(), attention.qkv_width());
+  taps.at(Site::kQkvOutput, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
+  if (taps.wants(Site::kAttentionQueries) || taps.wants(Site::kAttentionKeys) ||
+      taps.wants(Site::kAttentionValues)) {
+    for_each_run(args, rotate_and_store<true, false>);
+    float* queries = state.qkv.data();
+    float* keys = queries + attention.query_width();
+    taps.at(Site::kAttentionQueries, queries, attention.qkv_width(), attention.query_width());
+    taps.at(Site::kAttentionKeys, keys, attention.qkv_width(), attention.kv_width());
+    taps.at(Site::kAttentionValues, keys + attention.kv_width(), attention.qkv_width(),
+            attention.kv_width());
+    for_each_run(args, rotate_and_store<false, true>);
+  } else {
+    for_each_run(args, rotate_and_store<true, true>);
+  }
 
   std::vector<Tile> tiles;
   size_t first_row = 0;
   for (const BatchRun& run : args.batch.runs) {
-    rotate_and_store(args, run, first_row);
     for (size_t i = 0; i < run.tokens.size(); i += kTileRows) {
       tiles.push_back({&run, first_row + i, std::min(kTileRows, run.tokens.size() - i)});
     }
@@ -120,10 +152,19 @@ void attention_block(const BlockArgs& args) {
     }
   });
 
-  state.contribution.ensure(state.rows * args.spec.width);
-  linear(context, args.weights.attention_output, state.heads, state.contribution.data(),
-         args.spec.width);
+  taps.at(Site::kAttentionHeadOutputs, state.heads.row(0), attention.query_width(),
+          attention.query_width());
+  taps.at(Site::kAttentionPremix, state.heads.row(0), attention.query_width(),
+          attention.query_width());
+
+  state.contribution.ensure(state.rows * width);
+  linear(context, args.weights.attention_output, state.heads, state.contribution.data(), width);
+  taps.at(Site::kAttentionOutput, state.contribution.data(), width, width);
   add_contribution(args);
+  taps.at(Site::kLayerMid, state.stream.data(), width, width);
 }
+
+template void attention_block<NoTaps>(const BlockArgs&, NoTaps&);
+template void attention_block<StepTaps>(const BlockArgs&, StepTaps&);
 
 }  // namespace phidias

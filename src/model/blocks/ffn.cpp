@@ -7,6 +7,26 @@
 namespace phidias {
 namespace {
 
+// The same in two steps with a tap between them; the same bits, since the fused kernel rounds
+// silu(gate) too. The activation takes the place of the gate.
+template <class Taps>
+void activate_with_tap(const BlockArgs& args, Taps& taps) {
+  StepState& state = args.state;
+  const size_t ffn_width = args.spec.ffn_width;
+  const std::vector<float> ones(ffn_width, 1.0F);
+  for (size_t row = 0; row < state.rows; ++row) {
+    float* gate = state.gate_up.data() + row * 2 * ffn_width;
+    args.context.kernels->silu_mul(gate, ones.data(), gate, ffn_width);
+  }
+  taps.at(Site::kMlpActivation, state.gate_up.data(), 2 * ffn_width, ffn_width);
+  state.neurons.resize(state.rows, ffn_width);
+  for (size_t row = 0; row < state.rows; ++row) {
+    const float* gate = state.gate_up.data() + row * 2 * ffn_width;
+    float* neurons = state.neurons.row(row);
+    for (size_t i = 0; i < ffn_width; ++i) neurons[i] = gate[ffn_width + i] * gate[i];
+  }
+}
+
 // state.neurons = up * silu(gate), shared out in units of a few cache lines within a row, so that
 // one row alone is shared by all threads too.
 void activate(const BlockArgs& args) {
@@ -31,17 +51,31 @@ void activate(const BlockArgs& args) {
 
 }  // namespace
 
-void ffn_block(const BlockArgs& args) {
+template <class Taps>
+void ffn_block(const BlockArgs& args, Taps& taps) {
   StepState& state = args.state;
+  const size_t width = args.spec.width;
+  const size_t ffn_width = args.spec.ffn_width;
   norm_stream(args, args.weights.ffn_norm);
-  state.gate_up.ensure(state.rows * 2 * args.spec.ffn_width);
-  linear(args.context, args.weights.gate_up, state.normed, state.gate_up.data(),
-         2 * args.spec.ffn_width);
-  activate(args);
-  state.contribution.ensure(state.rows * args.spec.width);
-  linear(args.context, args.weights.down, state.neurons, state.contribution.data(),
-         args.spec.width);
+  taps.at(Site::kMlpNormOutput, state.normed.row(0), width, width);
+  taps.at(Site::kMlpInput, state.normed.row(0), width, width);
+  state.gate_up.ensure(state.rows * 2 * ffn_width);
+  linear(args.context, args.weights.gate_up, state.normed, state.gate_up.data(), 2 * ffn_width);
+  taps.at(Site::kGateUpOutput, state.gate_up.data(), 2 * ffn_width, 2 * ffn_width);
+  if (taps.wants(Site::kMlpActivation)) {
+    activate_with_tap(args, taps);
+  } else {
+    activate(args);
+  }
+  taps.at(Site::kMlpNeurons, state.neurons.row(0), ffn_width, ffn_width);
+  state.contribution.ensure(state.rows * width);
+  linear(args.context, args.weights.down, state.neurons, state.contribution.data(), width);
+  taps.at(Site::kMlpOutput, state.contribution.data(), width, width);
   add_contribution(args);
+  taps.at(Site::kLayerOutput, state.stream.data(), width, width);
 }
+
+template void ffn_block<NoTaps>(const BlockArgs&, NoTaps&);
+template void ffn_block<StepTaps>(const BlockArgs&, StepTaps&);
 
 }  // namespace phidias

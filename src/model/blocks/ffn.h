@@ -2,10 +2,13 @@
 #pragma once
 
 #include "model/step_state.h"
+#include "model/taps.h"
 
 namespace phidias {
 
 // norm -> gate and up -> up * silu(gate) -> down -> added to the stream.
-void ffn_block(const BlockArgs& args);
+// Defined for NoTaps and StepTaps.
+template <class Taps>
+void ffn_block(const BlockArgs& args, Taps& taps);
 
 }  // namespace phidias

@@ -1,0 +1,109 @@
+// Where the forward pass can be looked into. The blocks are templates on a Taps type and compiled
+// twice: with NoTaps nothing is left of a tap, not even a test; with StepTaps the runs that carry a
+// RunTaps see their own rows at each site they ask for, and may write them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "model/batch.h"
+
+namespace phidias {
+
+// In the order in which they are passed. Letters as in step_state.h; a row is one position.
+enum class Site : uint8_t {
+  kTokenEmbeddings,         // [D], once, as layer 0
+  kLayerInput,              // [D]: the residual stream, here and at kLayerMid and kLayerOutput
+  kAttentionNormOutput,     // [D]
+  kQkvOutput,               // [(H + 2K) d]: before rotation
+  kAttentionQueries,        // [H d]: rotated
+  kAttentionKeys,           // [K d]: rotated, before they are rounded to the cache's type
+  kAttentionValues,         // [K d]
+  kAttentionScores,         // not passed by rows
+  kAttentionProbabilities,  // not passed by rows
+  kAttentionHeadOutputs,    // [H d]
+  kAttentionPremix,         // [H d]: the same memory, one site later
+  kAttentionOutput,         // [D]: what the attention adds to the stream
+  kLayerMid,
+  kMlpNormOutput,  // [D]
+  kMlpInput,       // [D]: the same memory, one site later
+  kGateUpOutput,   // [2 F]
+  kMlpActivation,  // [F]
+  kMlpNeurons,     // [F]
+  kMlpOutput,      // [D]
+  kLayerOutput,
+  kFinalNormOutput,  // [D], of rows whose logits are computed, one row at a time
+  kLmHeadOutput,     // [V], likewise
+  kLogits,           // [V], likewise
+};
+inline constexpr size_t kSiteCount = 23;
+
+// A set of sites.
+using SiteMask = uint32_t;
+constexpr SiteMask mask_of(Site site) { return SiteMask{1} << static_cast<unsigned>(site); }
+inline constexpr SiteMask kModelSites = mask_of(Site::kTokenEmbeddings) |
+                                        mask_of(Site::kFinalNormOutput) |
+                                        mask_of(Site::kLmHeadOutput) | mask_of(Site::kLogits);
+
+// Consecutive positions of one sequence at one site, where they lie.
+struct SiteRows {
+  float* data = nullptr;  // row r at data + r * stride
+  size_t rows = 0;
+  size_t stride = 0;
+  size_t width = 0;
+  uint32_t position = 0;  // of the first row
+};
+
+// What one sequence wants of the pass. Called by the thread that runs the step, between the
+// parallel parts. What visit() writes is what the pass goes on with.
+class RunTaps {
+ public:
+  virtual ~RunTaps() = default;
+  // Sites of a layer that visit() is called at; those of kModelSites do not depend on the layer.
+  virtual SiteMask sites(size_t layer) const = 0;
+  virtual void visit(Site site, size_t layer, const SiteRows& rows) = 0;
+};
+
+struct NoTaps {
+  static constexpr bool kActive = false;
+  void enter(size_t) {}
+  bool wants(Site) const { return false; }
+  void at(Site, float*, size_t, size_t) {}
+};
+
+class StepTaps {
+ public:
+  static constexpr bool kActive = true;
+  explicit StepTaps(const Batch& batch) : batch_(&batch), masks_(batch.runs.size()) {}
+
+  void enter(size_t layer) {
+    layer_ = layer;
+    any_ = 0;
+    for (size_t i = 0; i < masks_.size(); ++i) {
+      const RunTaps* taps = batch_->runs[i].taps;
+      masks_[i] = taps == nullptr ? 0 : taps->sites(layer);
+      any_ |= masks_[i];
+    }
+  }
+  bool wants(Site site) const { return (any_ & mask_of(site)) != 0; }
+  // `data` holds all rows of the batch.
+  void at(Site site, float* data, size_t stride, size_t width) {
+    if (!wants(site)) return;
+    for (size_t i = 0; i < masks_.size(); ++i) {
+      const BatchRun& run = batch_->runs[i];
+      if ((masks_[i] & mask_of(site)) != 0) {
+        run.taps->visit(site, layer_, {data, run.tokens.size(), stride, width, run.position});
+      }
+      data += run.tokens.size() * stride;
+    }
+  }
+
+ private:
+  const Batch* batch_;
+  std::vector<SiteMask> masks_;  // of each run, in the layer entered last
+  SiteMask any_ = 0;
+  size_t layer_ = 0;
+};
+
+}  // namespace phidias
