@@ -28,7 +28,10 @@ enum class Site : uint8_t {
   kLayerMid,
   kMlpNormOutput,  // [D]
   kMlpInput,       // [D]: the same memory, one site later
-  kGateUpOutput,   // [2 F]
+  kRouterLogits,   // [E], where there are experts; the choice follows what is written
+  kRouterExperts,  // [2]: whole numbers, first pick and second; not to be written
+  kRouterWeights,  // [2]
+  kGateUpOutput,   // [2 F]; this and the next two where there are no experts
   kMlpActivation,  // [F]
   kMlpNeurons,     // [F]
   kMlpOutput,      // [D]
@@ -37,7 +40,7 @@ enum class Site : uint8_t {
   kLmHeadOutput,     // [V], likewise
   kLogits,           // [V], likewise
 };
-inline constexpr size_t kSiteCount = 23;
+inline constexpr size_t kSiteCount = 26;
 
 // A set of sites.
 using SiteMask = uint32_t;
