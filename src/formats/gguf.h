@@ -24,6 +24,9 @@ struct GgufValue {
   using Array = std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>,
                              std::vector<bool>, std::vector<std::string>>;
   std::variant<uint64_t, int64_t, double, bool, std::string, Array> value;
+  // Its type's number and its bytes as they stand in the file, for whoever writes it again; valid
+  // as long as the parsed bytes.
+  std::span<const std::byte> encoded{};
 };
 
 // Immutable, safe to share. Entries point into the mapping and live as long as `file`.

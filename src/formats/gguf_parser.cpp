@@ -173,8 +173,10 @@ class GgufParser {
     item_.clear();
     PHIDIAS_TRY(std::string key, read_string("a key", kGgufMaxKeyBytes));
     item_ = key;
+    const uint64_t value_at = position_;
     PHIDIAS_TRY(const auto type, read<uint32_t>("the type"));
     PHIDIAS_TRY(GgufValue value, read_value(static_cast<GgufType>(type)));
+    value.encoded = bytes_.subspan(value_at, position_ - value_at);
     if (!result_.index_.emplace(key, result_.metadata.size()).second) {
       return corrupt("is listed twice among the metadata");
     }
@@ -185,7 +187,7 @@ class GgufParser {
   template <typename Wide, typename Narrow>
   Result<GgufValue> read_number() {
     PHIDIAS_TRY(const auto value, read<Narrow>("the value"));
-    return GgufValue{static_cast<Wide>(value)};
+    return GgufValue{static_cast<Wide>(value), {}};
   }
 
   Result<GgufValue> read_value(GgufType type) {
@@ -212,11 +214,11 @@ class GgufParser {
         return read_number<double, double>();
       case GgufType::kBool: {
         PHIDIAS_TRY(const bool value, read_bool());
-        return GgufValue{value};
+        return GgufValue{value, {}};
       }
       case GgufType::kString: {
         PHIDIAS_TRY(std::string text, read_string("the string"));
-        return GgufValue{std::move(text)};
+        return GgufValue{std::move(text), {}};
       }
       case GgufType::kArray:
         return read_array();
@@ -238,7 +240,7 @@ class GgufParser {
     PHIDIAS_CHECK_OK(check_count(count, sizeof(Narrow), "values"));
     std::vector<Wide> values(count);
     for (Wide& value : values) value = static_cast<Wide>(take<Narrow>());
-    return GgufValue{GgufValue::Array(std::move(values))};
+    return GgufValue{GgufValue::Array(std::move(values)), {}};
   }
 
   Result<GgufValue> read_array() {
@@ -271,7 +273,7 @@ class GgufParser {
         for (uint64_t i = 0; i < count; ++i) {
           PHIDIAS_TRY(values[i], read_bool());
         }
-        return GgufValue{GgufValue::Array(std::move(values))};
+        return GgufValue{GgufValue::Array(std::move(values)), {}};
       }
       case GgufType::kString: {
         PHIDIAS_CHECK_OK(check_count(count, kLeastStringBytes, "strings"));
@@ -281,7 +283,7 @@ class GgufParser {
           PHIDIAS_TRY(std::string text, read_string("a string of the array"));
           values.push_back(std::move(text));
         }
-        return GgufValue{GgufValue::Array(std::move(values))};
+        return GgufValue{GgufValue::Array(std::move(values)), {}};
       }
       case GgufType::kArray:
         return corrupt_at(position_ - 12, "is an array of arrays, which no known key is");

@@ -64,6 +64,13 @@ void GgufHeader::add_array(std::string_view key, std::span<const std::string> te
   for (const std::string& text : texts) append_text(metadata_, text);
 }
 
+void GgufHeader::add_encoded(std::string_view key, std::span<const std::byte> encoded) {
+  PHIDIAS_ASSERT(keys_.emplace(key).second);
+  append_text(metadata_, key);
+  append(encoded.data(), encoded.size());
+  ++metadata_count_;
+}
+
 void GgufHeader::add_tensor(std::string_view name, Format format, std::span<const uint64_t> shape) {
   const FormatRow& row = format_row(format);
   const uint64_t row_values = shape.empty() ? 1 : shape.back();

@@ -69,6 +69,8 @@ class GgufHeader {
     append(values.data(), values.size_bytes());
   }
   void add_array(std::string_view key, std::span<const std::string> texts);
+  // A value as another file has it (GgufValue::encoded): type, then bytes, to the letter.
+  void add_encoded(std::string_view key, std::span<const std::byte> encoded);
 
   //   shape   outermost first, as everywhere in this program
   void add_tensor(std::string_view name, Format format, std::span<const uint64_t> shape);

@@ -5,22 +5,14 @@
 #include <functional>
 
 #include "base/try.h"
+#include "formats/carried_files.h"
 #include "text/family.h"
+#include "text/hf_tokenizer.h"
 #include "text/patterns.h"
 #include "text/tokenizer_impl.h"
 
 namespace phidias {
 namespace {
-
-// tokenizer.ggml.token_type
-enum class TokenType : int64_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
 
 // What tokenizer.ggml.pre stands for: expressions that cut the text one after another.
 struct WordRule {
@@ -95,27 +87,27 @@ Status GgufTokenizerReader::read_tokens() {
   std::vector<AddedToken> markers;
   for (size_t i = 0; i < tokens_->size(); ++i) {
     const std::string& text = (*tokens_)[i];
-    const auto type = types ? static_cast<TokenType>((*types)[i]) : TokenType::kNormal;
+    const auto type = types ? static_cast<GgufTokenType>((*types)[i]) : GgufTokenType::kNormal;
     const auto id = static_cast<TokenId>(i);
     switch (type) {
-      case TokenType::kUnused:
+      case GgufTokenType::kUnused:
         continue;
-      case TokenType::kUnknown:
+      case GgufTokenType::kUnknown:
         if (is_padding(text, i)) continue;
         [[fallthrough]];
-      case TokenType::kControl:
-      case TokenType::kUserDefined: {
+      case GgufTokenType::kControl:
+      case GgufTokenType::kUserDefined: {
         AddedToken marker;
         marker.id = id;
         marker.text = text;
-        marker.special = type != TokenType::kUserDefined;
+        marker.special = type != GgufTokenType::kUserDefined;
         markers.push_back(std::move(marker));
         continue;
       }
-      case TokenType::kNormal:
+      case GgufTokenType::kNormal:
         pieces_.push_back({id, 0});
         break;
-      case TokenType::kByte:
+      case GgufTokenType::kByte:
         break;
       default:
         return error(Code::kUnsupported,
@@ -291,7 +283,38 @@ Result<std::shared_ptr<const Tokenizer>> GgufTokenizerReader::read() {
 
 }  // namespace
 
+std::optional<std::string_view> gguf_pre_tokenizer(std::span<const std::string> expressions,
+                                                   bool ignore_merges) {
+  for (const WordRule& rule : word_rules()) {
+    if (rule.ignore_merges == ignore_merges &&
+        std::equal(rule.expressions.begin(), rule.expressions.end(), expressions.begin(),
+                   expressions.end()))
+      return rule.name;
+  }
+  return std::nullopt;
+}
+
+std::span<const std::string_view> gguf_pre_tokenizer_expressions(std::string_view name) {
+  for (const WordRule& rule : word_rules()) {
+    if (rule.name == name) return rule.expressions;
+  }
+  return {};
+}
+
+bool gguf_pre_tokenizer_ignores_merges(std::string_view name) {
+  const auto& rules = word_rules();
+  return std::any_of(rules.begin(), rules.end(), [name](const WordRule& rule) {
+    return rule.name == name && rule.ignore_merges;
+  });
+}
+
 Result<std::shared_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& file) {
+  // The tokenizer's own file says more than the keys do.
+  if (file.find(carried_file_key("tokenizer.json")) != nullptr) {
+    return load_hf_tokenizer(
+        [&file](std::string_view name) { return file.optional_string(carried_file_key(name)); },
+        file.name);
+  }
   return GgufTokenizerReader(file).read();
 }
 

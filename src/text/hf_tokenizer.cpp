@@ -25,14 +25,21 @@ Error in_file(Error error, const std::string& file) {
   return error;
 }
 
+// Named files and where they lie, for errors.
+struct Source {
+  const ReadNamedFile& read;
+  const std::string& place;
+
+  std::string where(std::string_view name) const { return place + "/" + std::string(name); }
+};
+
 // An absent file is an empty object.
-Result<Json> read_config(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return Json(Json::object());
-  PHIDIAS_TRY(const std::string text, read_text_file(path));
-  PHIDIAS_TRY(Json config, parse_json(text, path.string()));
+Result<Json> read_config(const Source& source, std::string_view name) {
+  PHIDIAS_TRY(const auto text, source.read(name));
+  if (!text) return Json(Json::object());
+  PHIDIAS_TRY(Json config, parse_json(*text, source.where(name)));
   if (!config.is_object())
-    return Error{Code::kCorrupt, "must be a JSON object", {path.string(), {}, {}}};
+    return Error{Code::kCorrupt, "must be a JSON object", {source.where(name), {}, {}}};
   return config;
 }
 
@@ -105,17 +112,14 @@ Result<std::optional<std::string>> template_of(const Json& config, const std::st
       Code::kCorrupt, "must be a template or a list of named ones", {file, {}, "/chat_template"}};
 }
 
-Result<std::optional<std::string>> find_chat_template(const fs::path& folder, const Json& config) {
-  std::error_code ignored;
-  if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, ignored)) {
-    PHIDIAS_TRY(std::string source, read_text_file(jinja));
-    return std::optional<std::string>(std::move(source));
-  }
-  const fs::path json = folder / "chat_template.json";
-  PHIDIAS_TRY(const Json alone, read_config(json));
-  PHIDIAS_TRY(auto found, template_of(alone, json.string()));
+Result<std::optional<std::string>> find_chat_template(const Source& source, const Json& config) {
+  PHIDIAS_TRY(auto jinja, source.read("chat_template.jinja"));
+  if (jinja) return jinja;
+  constexpr std::string_view kAlone = "chat_template.json";
+  PHIDIAS_TRY(const Json alone, read_config(source, kAlone));
+  PHIDIAS_TRY(auto found, template_of(alone, source.where(kAlone)));
   if (found) return found;
-  return template_of(config, (folder / "tokenizer_config.json").string());
+  return template_of(config, source.where("tokenizer_config.json"));
 }
 
 Result<TokenizerImpl> load_parts(const fs::path& folder) {
@@ -136,6 +140,48 @@ Result<TokenizerImpl> load_parts(const fs::path& folder) {
                    ? "has tokenizer.model alone; the tokenizer.json that belongs to it is needed"
                    : "has no tokenizer: neither tokenizer.json nor a .tiktoken file",
                {folder.string(), {}, {}}};
+}
+
+// Adds what tokenizer.json leaves open.
+Result<std::shared_ptr<const Tokenizer>> finish(TokenizerImpl parts, const Source& source) {
+  constexpr std::string_view kConfig = "tokenizer_config.json";
+  PHIDIAS_TRY(const Json config, read_config(source, kConfig));
+  PHIDIAS_TRY(const Json special_tokens, read_config(source, "special_tokens_map.json"));
+  PHIDIAS_TRY(const Json added_tokens, read_config(source, "added_tokens.json"));
+
+  Status status = add_missing_markers(config, added_tokens, parts.added);
+  if (!status.ok()) return in_file(std::move(status).error(), source.where(kConfig));
+  for (const MarkerAt& marker : markers_shown_by_published_code()) {
+    const AddedToken* token = parts.added.find(marker.text);
+    if (token == nullptr || token->id != marker.id) continue;
+    AddedToken shown = *token;
+    shown.special = false;
+    PHIDIAS_CHECK_OK(parts.added.add(std::move(shown)));
+  }
+
+  const auto set = [&](const char* name, std::optional<TokenId>& id) {
+    for (const auto& [token, text] : parts.template_tokens) {
+      if (token == name) id = parts.find(text);
+    }
+  };
+  for (const char* name : kNamedTokens) {
+    auto text = named_token(config, name);
+    if (!text) text = named_token(special_tokens, name);
+    if (text) parts.template_tokens.emplace_back(name, std::move(*text));
+  }
+  set("bos_token", parts.bos);
+  set("eos_token", parts.eos);
+  set("pad_token", parts.pad);
+
+  // These decide, where present, whatever the template of the post-processor says.
+  const JsonReader reader(config, source.where(kConfig));
+  PHIDIAS_TRY(const auto adds_bos, reader.optional_bool("add_bos_token"));
+  PHIDIAS_TRY(const auto adds_eos, reader.optional_bool("add_eos_token"));
+  if (adds_bos) parts.set_adds_bos(*adds_bos);
+  if (adds_eos) parts.set_adds_eos(*adds_eos);
+
+  PHIDIAS_TRY(parts.chat_template, find_chat_template(source, config));
+  return make_tokenizer(std::move(parts));
 }
 
 }  // namespace
@@ -178,44 +224,23 @@ Result<TokenizerImpl> parse_tokenizer_json(std::string_view json, const std::str
 
 Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const fs::path& folder) {
   PHIDIAS_TRY(TokenizerImpl parts, load_parts(folder));
-  const fs::path config_file = folder / "tokenizer_config.json";
-  PHIDIAS_TRY(const Json config, read_config(config_file));
-  PHIDIAS_TRY(const Json special_tokens, read_config(folder / "special_tokens_map.json"));
-  PHIDIAS_TRY(const Json added_tokens, read_config(folder / "added_tokens.json"));
-
-  Status status = add_missing_markers(config, added_tokens, parts.added);
-  if (!status.ok()) return in_file(std::move(status).error(), config_file.string());
-  for (const MarkerAt& marker : markers_shown_by_published_code()) {
-    const AddedToken* token = parts.added.find(marker.text);
-    if (token == nullptr || token->id != marker.id) continue;
-    AddedToken shown = *token;
-    shown.special = false;
-    PHIDIAS_CHECK_OK(parts.added.add(std::move(shown)));
-  }
-
-  const auto set = [&](const char* name, std::optional<TokenId>& id) {
-    for (const auto& [token, text] : parts.template_tokens) {
-      if (token == name) id = parts.find(text);
-    }
+  const ReadNamedFile read = [&](std::string_view name) -> Result<std::optional<std::string>> {
+    std::error_code ignored;
+    if (!fs::exists(folder / name, ignored)) return std::optional<std::string>();
+    PHIDIAS_TRY(std::string text, read_text_file(folder / name));
+    return std::optional<std::string>(std::move(text));
   };
-  for (const char* name : kNamedTokens) {
-    auto text = named_token(config, name);
-    if (!text) text = named_token(special_tokens, name);
-    if (text) parts.template_tokens.emplace_back(name, std::move(*text));
-  }
-  set("bos_token", parts.bos);
-  set("eos_token", parts.eos);
-  set("pad_token", parts.pad);
+  return finish(std::move(parts), {read, folder.string()});
+}
 
-  // These decide, where present, whatever the template of the post-processor says.
-  const JsonReader reader(config, config_file.string());
-  PHIDIAS_TRY(const auto adds_bos, reader.optional_bool("add_bos_token"));
-  PHIDIAS_TRY(const auto adds_eos, reader.optional_bool("add_eos_token"));
-  if (adds_bos) parts.set_adds_bos(*adds_bos);
-  if (adds_eos) parts.set_adds_eos(*adds_eos);
-
-  PHIDIAS_TRY(parts.chat_template, find_chat_template(folder, config));
-  return make_tokenizer(std::move(parts));
+Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const ReadNamedFile& read,
+                                                           const std::string& place) {
+  constexpr std::string_view kTokenizer = "tokenizer.json";
+  PHIDIAS_TRY(const auto json, read(kTokenizer));
+  const Source source{read, place};
+  if (!json) return Error{Code::kNotFound, "is missing", {source.where(kTokenizer), {}, {}}};
+  PHIDIAS_TRY(TokenizerImpl parts, parse_tokenizer_json(*json, source.where(kTokenizer)));
+  return finish(std::move(parts), source);
 }
 
 }  // namespace phidias

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "phidias/status.h"
@@ -17,6 +20,13 @@ namespace phidias {
 // (chat_template.jinja and chat_template.json go before the config's). Errors: kNotFound, kCorrupt,
 // kUnsupported, with file and JSON path.
 Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const std::filesystem::path& folder);
+
+// The same from files that lie elsewhere, by their names in such a folder; nullopt for one that is
+// not there. Needs tokenizer.json (kNotFound).
+//   place   in errors, before a file's name
+using ReadNamedFile = std::function<Result<std::optional<std::string>>(std::string_view name)>;
+Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const ReadNamedFile& read,
+                                                           const std::string& place);
 
 // The parts that one tokenizer.json describes. `json` is its text, `file` its name in errors.
 Result<TokenizerImpl> parse_tokenizer_json(std::string_view json, const std::string& file);
