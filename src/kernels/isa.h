@@ -11,12 +11,14 @@ void fill_elementwise(KernelTable& table);
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
 void fill_attention(KernelTable& table);
+void fill_gradient(KernelTable& table);
 }  // namespace avx2
 
 namespace avx512_vnni {
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
 void fill_attention(KernelTable& table);
+void fill_gradient(KernelTable& table);
 }  // namespace avx512_vnni
 
 }  // namespace phidias

@@ -12,7 +12,10 @@
 //     chain g % kGroupChains: chain = fma(float(I), weight_scale * row_scale, chain), then, in
 //     formats with a minimum, chain = fma(minimum, row_sum, chain); ascending. The chains are
 //     folded in halves: l + 4, l + 2, l + 1.
-//   sums of doubles (rms_norm, attention_exact)
+//   sums over weight rows (add_transposed)
+//     A chain of fused multiply-adds in float from 0, o ascending, is added to the total in double.
+//     Whoever multiplies with a whole matrix cuts its rows into chunks of kChunkRows.
+//   sums of doubles (rms_norm, softmax, attention_exact)
 //     Element i is added to lane i % kDoubleLanes, ascending; the lanes are folded in halves.
 //   exponentials
 //     FloatExp and DoubleExp below, step for step.
@@ -24,6 +27,7 @@ namespace phidias {
 
 inline constexpr size_t kFloatLanes = 16;
 inline constexpr size_t kChunkColumns = 512;
+inline constexpr size_t kChunkRows = 64;
 inline constexpr size_t kGroupChains = 8;
 inline constexpr size_t kDoubleLanes = 8;
 

@@ -114,6 +114,23 @@ constexpr size_t attention_scratch_floats(size_t keys, size_t head_dim, size_t g
   return 2 * keys + 64 + (group * 8 + 2) * (kMaxPagePositions + 2 * head_dim + 64);
 }
 
+// totals[r, c] += sum over o of x[r, o] * weights[o, c], for c in [0, cols) and o in [0, outs): what
+// a product with a transposed matrix is made of. The caller cuts long sums into pieces (order.h).
+//   weights  row o at weights + o * weight_stride
+//   x        element (r, o) at x[r * row_stride + o * out_stride]: any view, a transposed one too
+struct TransposedArgs {
+  const float* weights = nullptr;
+  size_t weight_stride = 0;
+  size_t outs = 0;
+  size_t cols = 0;
+  const float* x = nullptr;
+  size_t row_stride = 0;
+  size_t out_stride = 1;
+  size_t rows = 0;
+  double* totals = nullptr;  // row r at totals + r * total_stride
+  size_t total_stride = 0;
+};
+
 struct KernelTable {
   std::string_view name;  // "scalar", "avx2", "avx512_vnni"
   CpuFeatures required;   // all of these must be there before any function of the table is called
@@ -149,8 +166,16 @@ struct KernelTable {
   AttentionFn attention_exact;
   // Online softmax, one key block at a time.
   AttentionFn attention[kKvTypeCount];
+  // What attention_exact makes of the scores of one query, in order, so that both give the same
+  // probabilities. scratch: count doubles, rounded up to a multiple of kDoubleLanes.
+  void (*softmax)(const float* scores, double* scratch, float* probabilities, size_t count);
   // A key or value row into the cache's type; same rounding as KvTypeRow::store.
   void (*kv_store[kKvTypeCount])(const float* src, std::byte* dst, size_t dim);
+
+  // For gradients.
+  void (*add_transposed)(const TransposedArgs& args);
+  // gradient[i] *= s (1 + gate[i] (1 - s)) with s = 1 / (1 + exp(-gate[i])): the derivative of silu.
+  void (*silu_gradient)(const float* gate, float* gradient, size_t n);
 };
 
 // Tables that this build has and this CPU can run, the plain one first, the best one last. Never

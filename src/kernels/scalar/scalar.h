@@ -8,11 +8,13 @@ namespace phidias::scalar {
 void fill_elementwise(KernelTable& table);
 void fill_matmul(KernelTable& table);
 void fill_attention(KernelTable& table);
+void fill_gradient(KernelTable& table);
 
 inline void fill(KernelTable& table) {
   fill_elementwise(table);
   fill_matmul(table);
   fill_attention(table);
+  fill_gradient(table);
 }
 
 }  // namespace phidias::scalar
