@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "model/vision/spec.h"
+
 namespace phidias {
 
 // LongRoPE: two lists of divisors of the inverse frequencies and the length up to which the short
@@ -128,7 +130,8 @@ struct ModelSpec {
   float logit_divisor = 1;          // the logits are the head's output divided by this,
   std::vector<int32_t> masked_ids;  // and at these ids the lowest finite number; below vocab
   bool tied_head = false;
-  uint32_t max_context = 0;  // positions that the checkpoint states to support
+  std::optional<VisionSpec> vision;  // the tower of a model that sees images
+  uint32_t max_context = 0;          // positions that the checkpoint states to support
 
   // How the file stores the model, as far as its configuration says so.
   const TensorNames* tensor_names = nullptr;
