@@ -15,6 +15,8 @@ void fill_avx2(KernelTable& table) {
   avx2::fill_matmul_q8(table);
   avx2::fill_attention(table);
   avx2::fill_gradient(table);
+  avx2::fill_layer_norm(table);
+  avx2::fill_gegelu(table);
 }
 #endif
 

@@ -12,6 +12,8 @@ void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
 void fill_attention(KernelTable& table);
 void fill_gradient(KernelTable& table);
+void fill_layer_norm(KernelTable& table);
+void fill_gegelu(KernelTable& table);
 }  // namespace avx2
 
 namespace avx512_vnni {

@@ -25,6 +25,8 @@
 
 namespace phidias {
 
+inline constexpr float kGegeluSlope = 1.702F;
+
 inline constexpr size_t kFloatLanes = 16;
 inline constexpr size_t kChunkColumns = 512;
 inline constexpr size_t kChunkRows = 64;

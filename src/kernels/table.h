@@ -143,6 +143,13 @@ struct KernelTable {
   void (*rope)(float* head, const float* cosine, const float* sine, size_t half);
   // y[i] = up[i] * (gate[i] / (1 + exp(-gate[i])))
   void (*silu_mul)(const float* gate, const float* up, float* y, size_t n);
+  // y[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i], one row; mean and (biased)
+  // variance in double.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* y,
+                     size_t n);
+  // y[i] = g * sigmoid(1.702 g) * (u + 1) with g = min(branches[2 i], limit) and u =
+  // branches[2 i + 1] within -limit and limit; infinities pass the limit. models-other.md 4.
+  void (*gegelu)(const float* branches, float limit, float* y, size_t n);
   // x[i] += y[i]
   void (*add)(float* x, const float* y, size_t n);
   // One row into int8 groups of 32: scale = max|x| / 127, round to nearest even; an all-zero group
