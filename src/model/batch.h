@@ -20,6 +20,9 @@ struct BatchRun {
   RotaryFactors factors = RotaryFactors::kPlain;
   KvView cache;             // has room up to position + tokens.size()
   RunTaps* taps = nullptr;  // looks into this run; null: nobody does
+  // For each token a row [D] that stands in for its embedding, such as a part of an image, or null.
+  // Such a token is below 0. Empty: there are none.
+  std::span<const float* const> given = {};
 };
 
 struct Batch {

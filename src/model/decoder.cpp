@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "model/blocks/attention.h"
@@ -24,6 +25,7 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
   embed(batch);
   taps.enter(0);
   taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);
+  place_given_rows(batch);
   for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
     const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, context};
     taps.enter(layer);
@@ -72,11 +74,22 @@ void Decoder::embed(const Batch& batch) {
       state_.positions[row] = position;
       state_.first_keys[row] = spec_->mask.first_key(position);
       state_.end_keys[row] = position + 1;
-      decode_row(weights_->embedding, static_cast<size_t>(run.tokens[i]),
+      decode_row(weights_->embedding, static_cast<size_t>(std::max(run.tokens[i], 0)),
                  state_.stream.data() + row * spec_->width);
       float* cosine = state_.rotation.data() + row * 2 * half;
       rope_.fill(position, run.factors, cosine, cosine + half);
     }
+  }
+}
+
+void Decoder::place_given_rows(const Batch& batch) {
+  float* stream = state_.stream.data();
+  for (const BatchRun& run : batch.runs) {
+    for (size_t i = 0; i < run.given.size(); ++i) {
+      if (run.given[i] != nullptr)
+        std::copy_n(run.given[i], spec_->width, stream + i * spec_->width);
+    }
+    stream += run.tokens.size() * spec_->width;
   }
 }
 

@@ -35,6 +35,8 @@ class Decoder {
 
  private:
   void embed(const Batch& batch);
+  // After the embeddings have been seen: image tokens have that of id 0 until then.
+  void place_given_rows(const Batch& batch);
   template <class Taps>
   void run(const Batch& batch, RunContext& context, Taps taps);
   void tap_output(Site site, size_t output, float* row, size_t width) const;
