@@ -33,6 +33,8 @@ enum class Layout : uint8_t {
   kProjection,      // [batch, seq, rows of the matrix]
   kScale,           // [batch, seq, 1]
   kRotation,        // [batch, seq, rotary_dim / 2]
+  kExperts,         // [batch, seq, num_experts]
+  kPicks,           // [batch, seq, experts_per_token]
 };
 // "Residual", and the names of its axes.
 std::string_view name_of(Layout layout);
@@ -69,6 +71,9 @@ enum class ValueId : uint8_t {
   kMlpNormScale,
   kMlpNormOutput,
   kMlpInput,
+  kRouterLogits,
+  kRouterExperts,
+  kRouterWeights,
   kGateUpOutput,
   kMlpGate,
   kMlpUp,
@@ -82,7 +87,7 @@ enum class ValueId : uint8_t {
   kLogits,
   kNextTokenProbs,
 };
-inline constexpr size_t kValueCount = 38;
+inline constexpr size_t kValueCount = 41;
 
 struct ValueInfo {
   ValueId id;
@@ -261,6 +266,9 @@ struct AttentionValues {
 struct MlpValues {
   explicit MlpValues(LayerRange of) : layers(of) {}
   LayerRange layers;
+  Value<Layout::kExperts> router_logits{ValueId::kRouterLogits, layers};
+  Value<Layout::kPicks> router_experts{ValueId::kRouterExperts, layers};
+  Value<Layout::kPicks> router_weights{ValueId::kRouterWeights, layers};
   Value<Layout::kProjection> gate_up_output{ValueId::kGateUpOutput, layers};
   Value<Layout::kNeurons> mlp_gate{ValueId::kMlpGate, layers};
   Value<Layout::kNeurons> mlp_up{ValueId::kMlpUp, layers};

@@ -10,6 +10,7 @@ namespace {
 
 // Rows whose logits exist at once: 200,064 x 16 floats are 13 MB.
 constexpr size_t kLogitRows = 16;
+constexpr size_t kForTaps = SIZE_MAX;  // in place of a row whose logits the caller wants
 
 std::vector<std::byte*> page_pointers(const PageList& pages) {
   std::vector<std::byte*> pointers;
@@ -194,6 +195,7 @@ void Stepper::rerun(const Extension& extension) {
   ++reprefills_;
   const Sequence& sequence = sequences_.at(extension.id);
   const auto pages = page_pointers(extension.pages);
+  std::vector<uint32_t> outputs;
   for (size_t at = 0; at < sequence.tokens.size(); at += options_.step_rows) {
     const size_t count = std::min<size_t>(options_.step_rows, sequence.tokens.size() - at);
     const BatchRun run{std::span(sequence.tokens).subspan(at, count),
@@ -201,7 +203,27 @@ void Stepper::rerun(const Extension& extension) {
                        extension.factors,
                        {pages},
                        sequence.taps};
-    decoder_.forward({{&run, 1}, {}}, context_);
+    outputs.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+      if (tap_wants_output(sequence, at + i)) outputs.push_back(i);
+    }
+    decoder_.forward({{&run, 1}, outputs}, context_);
+    compute_logits(outputs.size(), {});
+  }
+}
+
+bool Stepper::tap_wants_output(const Sequence& sequence, size_t position) {
+  return sequence.taps != nullptr && sequence.taps->wants_output(static_cast<uint32_t>(position));
+}
+
+void Stepper::compute_logits(size_t outputs,
+                             const std::function<void(size_t, std::span<const float>)>& each) {
+  for (size_t first = 0; first < outputs; first += kLogitRows) {
+    const size_t count = std::min(kLogitRows, outputs - first);
+    logits_.ensure(count * spec_->vocab);
+    decoder_.logits(first, count, logits_.data(), context_);
+    for (size_t i = 0; each && i < count; ++i)
+      each(first + i, {logits_.data() + i * spec_->vocab, spec_->vocab});
   }
 }
 
@@ -218,13 +240,9 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
   auto flush = [&] {
     if (runs.empty()) return;
     decoder_.forward({runs, outputs}, context_);
-    for (size_t first = 0; first < outputs.size(); first += kLogitRows) {
-      const size_t count = std::min(kLogitRows, outputs.size() - first);
-      logits_.ensure(count * spec_->vocab);
-      decoder_.logits(first, count, logits_.data(), context_);
-      for (size_t i = 0; i < count; ++i)
-        sink(output_rows[first + i], {logits_.data() + i * spec_->vocab, spec_->vocab});
-    }
+    compute_logits(outputs.size(), [&](size_t output, std::span<const float> logits) {
+      if (const size_t row = output_rows[output]; row != kForTaps) sink(row, logits);
+    });
     runs.clear();
     outputs.clear();
     output_rows.clear();
@@ -242,9 +260,11 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
                       {pages[e]},
                       sequences_.at(extension.id).taps});
       for (size_t i = 0; i < count; ++i) {
-        if (!sink || !rows[extension.rows[at + i]].wants_output) continue;
+        const size_t row = extension.rows[at + i];
+        const bool for_sink = sink && rows[row].wants_output;
+        if (!for_sink && !tap_wants_output(sequences_.at(extension.id), length + at + i)) continue;
         outputs.push_back(static_cast<uint32_t>(filled + i));
-        output_rows.push_back(extension.rows[at + i]);
+        output_rows.push_back(for_sink ? row : kForTaps);
       }
       at += count;
       filled += count;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -79,6 +80,10 @@ class Stepper {
   void run(const std::vector<Extension>& extensions, std::span<const Row> rows,
            const LogitsSink& sink);
   void rerun(const Extension& extension);
+  static bool tap_wants_output(const Sequence& sequence, size_t position);
+  // Logits of the first `outputs` rows that the last pass kept, a few at a time.
+  void compute_logits(size_t outputs,
+                      const std::function<void(size_t, std::span<const float>)>& each);
   RotaryFactors factors_at(const Sequence& sequence, size_t length) const;
 
   const ModelSpec* spec_;

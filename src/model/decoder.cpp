@@ -22,6 +22,11 @@ void Decoder::forward(const Batch& batch, RunContext& context) {
 
 template <class Taps>
 void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
+  if constexpr (Taps::kActive) {
+    for (const BatchRun& run : batch.runs) {
+      if (run.taps != nullptr) run.taps->begin(run);
+    }
+  }
   embed(batch);
   taps.enter(0);
   taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);

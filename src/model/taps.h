@@ -20,8 +20,8 @@ enum class Site : uint8_t {
   kAttentionQueries,        // [H d]: rotated
   kAttentionKeys,           // [K d]: rotated, before they are rounded to the cache's type
   kAttentionValues,         // [K d]
-  kAttentionScores,         // not passed by rows
-  kAttentionProbabilities,  // not passed by rows
+  kAttentionScores,         // not by rows: visit_pattern()
+  kAttentionProbabilities,  // likewise
   kAttentionHeadOutputs,    // [H d]
   kAttentionPremix,         // [H d]: the same memory, one site later
   kAttentionOutput,         // [D]: what the attention adds to the stream
@@ -58,15 +58,48 @@ struct SiteRows {
   uint32_t position = 0;  // of the first row
 };
 
+// Scores or probabilities of consecutive query rows, all heads. A long run comes in several pieces.
+struct SitePattern {
+  float* data = nullptr;  // row r, head h, key k at data + (r * heads + h) * keys + k
+  size_t rows = 0;
+  size_t heads = 0;
+  size_t keys = 0;        // positions [0, keys): all up to the end of the run
+  uint32_t position = 0;  // of the first row
+  // The scores, also at kAttentionProbabilities: a hidden entry is kHiddenScore (kernels/
+  // attention_explicit.h). Laid out as `data`, and at kAttentionScores the same memory.
+  const float* scores = nullptr;
+};
+
+// What a sequence wants of a layer's attention beyond its sites.
+struct AttentionTap {
+  bool edits = false;       // its scores or probabilities change: they are computed one by one
+  bool lifts = false;       // hidden entries may be un-hidden
+  bool call_edits = false;  // keys or values are changed in a copy that the cache does not keep
+};
+
 // What one sequence wants of the pass. Called by the thread that runs the step, between the
-// parallel parts. What visit() writes is what the pass goes on with.
+// parallel parts, but for what is const. What visit() writes is what the pass goes on with.
 class RunTaps {
  public:
   virtual ~RunTaps() = default;
+  // At the start of each pass over rows of the sequence.
+  virtual void begin(const BatchRun&) {}
+  // Whether logits are wanted for a row, beyond those that the step asks for.
+  virtual bool wants_output(uint32_t) const { return false; }
+  // Asked where `sites` has the scores or the probabilities.
+  virtual AttentionTap attention(size_t) const { return {}; }
+  virtual void visit_pattern(Site, size_t, const SitePattern&) {}
+  // With call_edits: changes one head's keys or values (`site`) of all positions from 0 on, a copy;
+  // and whether the query at a position sees the copy.
+  virtual void edit_gathered(Site, size_t, size_t, const SiteRows&) const {}
+  virtual bool sees_call_edits(size_t, uint32_t) const { return false; }
   // Sites of a layer that visit() is called at; those of kModelSites do not depend on the layer.
   virtual SiteMask sites(size_t layer) const = 0;
   virtual void visit(Site site, size_t layer, const SiteRows& rows) = 0;
 };
+
+inline constexpr SiteMask kPatternSites =
+    mask_of(Site::kAttentionScores) | mask_of(Site::kAttentionProbabilities);
 
 struct NoTaps {
   static constexpr bool kActive = false;
@@ -90,6 +123,7 @@ class StepTaps {
     }
   }
   bool wants(Site site) const { return (any_ & mask_of(site)) != 0; }
+  bool wants_pattern(size_t run) const { return (masks_[run] & kPatternSites) != 0; }
   // `data` holds all rows of the batch.
   void at(Site site, float* data, size_t stride, size_t width) {
     if (!wants(site)) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/blocks/attention_explicit.h"
 #include "model/blocks/residual.h"
 
 namespace phidias {
@@ -96,6 +97,17 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
                                              : kernels.attention[index_of(layout.type)])(kernel);
 }
 
+// Runs whose scores or probabilities are looked at, beside what attend() gave them, and in its
+// place where they are changed.
+void attend_explicitly(const BlockArgs& args, const StepTaps& taps) {
+  size_t first_row = 0;
+  for (size_t i = 0; i < args.batch.runs.size(); ++i) {
+    const BatchRun& run = args.batch.runs[i];
+    if (taps.wants_pattern(i)) attention_explicit(args, run, first_row);
+    first_row += run.tokens.size();
+  }
+}
+
 }  // namespace
 
 template <class Taps>
@@ -152,6 +164,7 @@ void attention_block(const BlockArgs& args, Taps& taps) {
     }
   });
 
+  if constexpr (Taps::kActive) attend_explicitly(args, taps);
   taps.at(Site::kAttentionHeadOutputs, state.heads.row(0), attention.query_width(),
           attention.query_width());
   taps.at(Site::kAttentionPremix, state.heads.row(0), attention.query_width(),
