@@ -1,6 +1,7 @@
 # Every option of the project, on one page.
 option(PHIDIAS_BUILD_CLI "Build the phidias command" ON)
 option(PHIDIAS_BUILD_TESTS "Build the tests" ON)
+option(PHIDIAS_BUILD_PYTHON "Build the Python module (needs nanobind in the interpreter's environment)" OFF)
 option(PHIDIAS_BUILD_FUZZ "Build the fuzz targets (clang only)" OFF)
 option(PHIDIAS_BUILD_BENCH "Build the benchmarks" OFF)
 option(PHIDIAS_INSTALL "Define install rules" ON)

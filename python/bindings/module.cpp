@@ -1,0 +1,12 @@
+// The extension module phidias._core: the C++ library's public headers, as they are. What makes
+// them pleasant in Python is Python, in python/phidias.
+#include "bindings.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The C++ library, bound. Use the package phidias, which stands on it.";
+  phidias::python::bind_errors(module);
+  phidias::python::bind_text(module);
+  phidias::python::bind_model(module);
+  phidias::python::bind_engine(module);
+  phidias::python::bind_generation(module);
+}
