@@ -17,7 +17,8 @@
 namespace phidias {
 
 struct GenerateRequest {
-  std::vector<TokenId> prompt;  // at least one id
+  std::vector<TokenId> prompt;           // at least one id
+  std::vector<ImageHandle> images = {};  // that the prompt shows: the id -n is a token of the n-th
   SamplingOptions sampling;
   uint32_t max_tokens = 0;  // of each answer; 0, or more than fits: until the context is full
   uint32_t choices = 1;     // answers to the one prompt, 1 to 128

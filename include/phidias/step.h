@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
+#include "phidias/image.h"
 #include "phidias/options.h"
 #include "phidias/tokenizer.h"
 
@@ -17,12 +19,15 @@ struct SequenceOptions {
   // Tokens of the whole prompt, where it will come in several steps: LongRoPE's list is chosen by
   // it from the first chunk on. 0: not known.
   uint32_t prompt_tokens = 0;
+  // The images that the sequence may show: the id -n is a token of the n-th. They must come from an
+  // engine of the same model.
+  std::vector<ImageHandle> images = {};
 };
 
 // One row of a step. Rows of a sequence must have consecutive positions, in order; the first is the
 // sequence's length. Rows of different sequences may lie in any order.
 struct Row {
-  TokenId token = 0;
+  TokenId token = 0;  // below 0: of an image
   SequenceId sequence = 0;
   uint32_t position = 0;
   bool wants_output = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "engine/image_rows.h"
 #include "engine/log_probabilities.h"
 
 namespace phidias {
@@ -38,8 +39,11 @@ Scheduler::~Scheduler() {
 Result<size_t> Scheduler::submit(GenerateRequest request) {
   const uint32_t context = stepper_->options().context;
   if (request.prompt.empty()) return invalid("the prompt has no tokens", "prompt");
+  PHIDIAS_CHECK_OK(check_images(request.images, stepper_->spec().width));
+  ImageRows image_rows(request.images, {});
   for (const TokenId id : request.prompt) {
-    if (id < 0 || static_cast<uint32_t>(id) >= stepper_->spec().vocab) {
+    PHIDIAS_CHECK_OK(image_rows.next(id));
+    if (id >= 0 && static_cast<uint32_t>(id) >= stepper_->spec().vocab) {
       return invalid("token id " + std::to_string(id) + " is outside the vocabulary of " +
                          std::to_string(stepper_->spec().vocab),
                      "prompt");
@@ -91,7 +95,8 @@ Status Scheduler::begin(Active& active) {
   const GenerateRequest& request = active.request;
   Answer& first = active.answers.front();
   const SequenceOptions options{.rope_switch = request.rope_switch,
-                                .prompt_tokens = active.result.prompt_tokens};
+                                .prompt_tokens = active.result.prompt_tokens,
+                                .images = request.images};
   if (request.sequence == 0) {
     first.sequence = stepper_->open(options);
     return {};
@@ -102,11 +107,12 @@ Status Scheduler::begin(Active& active) {
   const auto held = stepper_->tokens(request.sequence);
   // The last token is always run: its logits are wanted.
   const size_t most = std::min(held.size(), request.prompt.size() - 1);
-  const auto common =
-      static_cast<uint32_t>(std::mismatch(held.begin(), held.begin() + static_cast<ptrdiff_t>(most),
-                                          request.prompt.begin())
-                                .first -
-                            held.begin());
+  const auto shown = stepper_->images(request.sequence);
+  uint32_t common = 0;
+  while (common < most && held[common] == request.prompt[common] &&
+         ImageRows::same(held[common], shown, request.images)) {
+    ++common;
+  }
   PHIDIAS_CHECK_OK(stepper_->truncate(request.sequence, common));
   stepper_->resume(request.sequence, options);
   first.sequence = request.sequence;

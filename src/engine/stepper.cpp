@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/try.h"
+#include "engine/image_rows.h"
 
 namespace phidias {
 namespace {
@@ -17,6 +18,13 @@ std::vector<std::byte*> page_pointers(const PageList& pages) {
   pointers.reserve(pages.size());
   for (const auto& page : pages) pointers.push_back(page.get());
   return pointers;
+}
+
+// Rows that stand in for embeddings, of `count` tokens from `at` on; none where there are no
+// images.
+std::span<const float* const> part_of(const std::vector<const float*>& given, size_t at,
+                                      size_t count) {
+  return given.empty() ? std::span<const float* const>() : std::span(given).subspan(at, count);
 }
 
 }  // namespace
@@ -128,6 +136,7 @@ Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink) {
 
 Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows) const {
   std::vector<Extension> extensions;
+  std::vector<ImageRows> image_rows;  // one per extension
   std::unordered_map<SequenceId, size_t> index;
   for (size_t r = 0; r < rows.size(); ++r) {
     const Row& row = rows[r];
@@ -138,20 +147,19 @@ Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows)
                        ", which is not open",
                    {}};
     }
-    if (row.token < 0 || static_cast<uint32_t>(row.token) >= spec_->vocab) {
+    if (row.token >= 0 && static_cast<uint32_t>(row.token) >= spec_->vocab) {
       return Error{Code::kInvalidArgument,
                    "token id " + std::to_string(row.token) + " is outside the vocabulary of " +
                        std::to_string(spec_->vocab),
                    {}};
     }
     const auto [entry, added] = index.try_emplace(row.sequence, extensions.size());
-    if (added)
-      extensions.push_back({.id = row.sequence,
-                            .tokens = {},
-                            .rows = {},
-                            .factors = {},
-                            .pages = {},
-                            .rerun = false});
+    if (added) {
+      extensions.emplace_back();
+      extensions.back().id = row.sequence;
+      PHIDIAS_CHECK_OK(check_images(at->second.options.images, spec_->width));
+      image_rows.emplace_back(at->second.options.images, at->second.tokens);
+    }
     Extension& extension = extensions[entry->second];
     const size_t next = at->second.tokens.size() + extension.tokens.size();
     if (row.position != next) {
@@ -166,7 +174,9 @@ Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows)
                        " positions",
                    {}};
     }
+    PHIDIAS_TRY(const float* given, image_rows[entry->second].next(row.token));
     extension.tokens.push_back(row.token);
+    if (!at->second.options.images.empty()) extension.given.push_back(given);
     extension.rows.push_back(r);
   }
   for (Extension& extension : extensions) {
@@ -191,10 +201,22 @@ Status Stepper::reserve(std::vector<Extension>& extensions) {
   return {};
 }
 
+std::vector<const float*> Stepper::given_rows(const Sequence& sequence) {
+  std::vector<const float*> given;
+  if (sequence.options.images.empty()) return given;
+  ImageRows rows(sequence.options.images, {});
+  for (const TokenId token : sequence.tokens) {
+    const auto row = rows.next(token);  // checked when the token came
+    given.push_back(row.ok() ? *row : nullptr);
+  }
+  return given;
+}
+
 void Stepper::rerun(const Extension& extension) {
   ++reprefills_;
   const Sequence& sequence = sequences_.at(extension.id);
   const auto pages = page_pointers(extension.pages);
+  const std::vector<const float*> given = given_rows(sequence);
   std::vector<uint32_t> outputs;
   for (size_t at = 0; at < sequence.tokens.size(); at += options_.step_rows) {
     const size_t count = std::min<size_t>(options_.step_rows, sequence.tokens.size() - at);
@@ -202,7 +224,8 @@ void Stepper::rerun(const Extension& extension) {
                        static_cast<uint32_t>(at),
                        extension.factors,
                        {pages},
-                       sequence.taps};
+                       sequence.taps,
+                       part_of(given, at, count)};
     outputs.clear();
     for (uint32_t i = 0; i < count; ++i) {
       if (tap_wants_output(sequence, at + i)) outputs.push_back(i);
@@ -258,7 +281,8 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
                       static_cast<uint32_t>(length + at),
                       extension.factors,
                       {pages[e]},
-                      sequences_.at(extension.id).taps});
+                      sequences_.at(extension.id).taps,
+                      part_of(extension.given, at, count)});
       for (size_t i = 0; i < count; ++i) {
         const size_t row = extension.rows[at + i];
         const bool for_sink = sink && rows[row].wants_output;

@@ -48,6 +48,10 @@ class Stepper {
   Result<SequenceId> fork(SequenceId sequence);
   uint32_t length(SequenceId sequence) const;
   std::span<const TokenId> tokens(SequenceId sequence) const;
+  // The images that the sequence may show.
+  std::span<const ImageHandle> images(SequenceId sequence) const {
+    return sequences_.at(sequence).options.images;
+  }
   Status truncate(SequenceId sequence, uint32_t length);
   Status step(std::span<const Row> rows, const LogitsSink& sink);
 
@@ -69,7 +73,8 @@ class Stepper {
   struct Extension {
     SequenceId id = 0;
     std::vector<TokenId> tokens;
-    std::vector<size_t> rows;  // index into the step's rows of each token
+    std::vector<const float*> given;  // for each token the row of an image, or null
+    std::vector<size_t> rows;         // index into the step's rows of each token
     RotaryFactors factors = RotaryFactors::kPlain;
     PageList pages;      // reserved for the new length
     bool rerun = false;  // the cached positions first, with the new factors
@@ -80,6 +85,8 @@ class Stepper {
   void run(const std::vector<Extension>& extensions, std::span<const Row> rows,
            const LogitsSink& sink);
   void rerun(const Extension& extension);
+  // For each token that the sequence holds the row of an image, or null; empty without images.
+  static std::vector<const float*> given_rows(const Sequence& sequence);
   static bool tap_wants_output(const Sequence& sequence, size_t position);
   // Logits of the first `outputs` rows that the last pass kept, a few at a time.
   void compute_logits(size_t outputs,
