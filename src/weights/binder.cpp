@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "base/memory.h"
 #include "base/try.h"
@@ -13,6 +15,10 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
+}
+
+size_t product(const std::vector<uint64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies<>());
 }
 
 // Without dimensions of size 1: [1, n] and [n] are the same vector.
@@ -68,24 +74,31 @@ const TensorEntry* Binder::find(const std::string& name, const std::vector<uint6
   return entry;
 }
 
-std::vector<float> Binder::vector(const std::string& name, size_t n) {
-  const TensorEntry* entry = find(name, {n});
+std::vector<float> Binder::values(const std::string& name, const std::vector<uint64_t>& shape) {
+  const TensorEntry* entry = find(name, shape);
   if (entry == nullptr) return {};
-  std::vector<float> values(n);
   const FormatRow& format = format_row(entry->format);
   if (format.block_values != 1) {
     problems_.push_back("wrong dtype: " + name + " is " + std::string(format.name) + " in " +
                         where(*entry) + ", expected F32, F16 or BF16");
     return {};
   }
-  format.decode(entry->data, values.data(), n);
+  std::vector<float> values(product(shape));
+  format.decode(entry->data, values.data(), values.size());
   return values;
+}
+
+Matrix Binder::flattened(const std::string& name, const std::vector<uint64_t>& shape) {
+  Matrix matrix{.rows = shape[0], .cols = product(shape) / shape[0], .blocks = {}};
+  const TensorEntry* entry = find(name, shape);
+  if (entry != nullptr) matrix.blocks = {{entry->format, entry->data, matrix.rows, nullptr}};
+  return matrix;
 }
 
 Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& parts, size_t cols) {
   Matrix matrix{.rows = 0, .cols = cols, .blocks = {}};
   for (const MatrixPart& part : parts) matrix.rows += part.rows;
-  if (!has(parts.front().name)) {
+  if (!fused.empty() && !has(parts.front().name)) {
     if (const TensorEntry* entry = find(fused, {matrix.rows, cols})) {
       // The fused tensor is as many blocks as it has parts, so that each can be permuted on its
       // own.

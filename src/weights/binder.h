@@ -33,12 +33,17 @@ class Binder {
   bool has(std::string_view name) const { return by_name_.contains(std::string(name)); }
   // A vector of n values, decoded to f32. Shape [n] or any shape of n values with one dimension
   // above 1.
-  std::vector<float> vector(const std::string& name, size_t n);
-  // [rows, cols] from `parts` where the file has the first of them, else from `fused`.
+  std::vector<float> vector(const std::string& name, size_t n) { return values(name, {n}); }
+  // All values of a tensor of this shape, decoded to f32.
+  std::vector<float> values(const std::string& name, const std::vector<uint64_t>& shape);
+  // [rows, cols] from `parts` where the file has the first of them, else from `fused`, unless that
+  // is empty.
   Matrix matrix(const std::string& fused, const std::vector<MatrixPart>& parts, size_t cols);
   Matrix matrix(const std::string& name, size_t rows, size_t cols) {
     return matrix(name, {{name, rows, 0}}, cols);
   }
+  // A tensor of this shape as [shape[0], product of the rest], such as a convolution's kernel.
+  Matrix flattened(const std::string& name, const std::vector<uint64_t>& shape);
   // Accepted where present, and not used.
   void ignore(const std::string& name) { use(name); }
   // Every tensor whose name ends so.

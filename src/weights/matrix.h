@@ -25,6 +25,7 @@ struct Matrix {
   size_t rows = 0;
   size_t cols = 0;
   std::vector<RowBlock> blocks;
+  bool keeps_format = false;  // small, and sensitive: conversions leave it as it is
 
   size_t bytes() const {
     size_t total = 0;
