@@ -6,12 +6,15 @@
 namespace phidias::cli {
 
 std::function<Result<int>()> setup_chat(CLI::App& app);
+std::function<Result<int>()> setup_convert(CLI::App& app);
 std::function<Result<int>()> setup_detokenize(CLI::App& app);
+std::function<Result<int>()> setup_export(CLI::App& app);
 std::function<Result<int>()> setup_generate(CLI::App& app);
 std::function<Result<int>()> setup_inspect(CLI::App& app);
 std::function<Result<int>()> setup_logits(CLI::App& app);
 std::function<Result<int>()> setup_perplexity(CLI::App& app);
 std::function<Result<int>()> setup_pull(CLI::App& app);
+std::function<Result<int>()> setup_quantize(CLI::App& app);
 std::function<Result<int>()> setup_render(CLI::App& app);
 std::function<Result<int>()> setup_tokenize(CLI::App& app);
 std::function<Result<int>()> setup_version(CLI::App& app);

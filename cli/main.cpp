@@ -21,6 +21,9 @@ constexpr Command kCommands[] = {
     {"render", "Conversations to prompts, by the checkpoint's chat template", setup_render},
     {"logits", "Logits of given tokens, to a safetensors file", setup_logits},
     {"perplexity", "How well a model predicts a text", setup_perplexity},
+    {"convert", "A checkpoint to one GGUF file", setup_convert},
+    {"quantize", "A checkpoint to a GGUF file in fewer bits", setup_quantize},
+    {"export", "A checkpoint to a folder that transformers loads", setup_export},
     {"version", "The version, and what this build and this CPU have", setup_version},
 };
 

@@ -4,6 +4,7 @@
 
 #include "phidias/build.h"
 #include "phidias/chat.h"
+#include "phidias/convert.h"
 #include "phidias/engine.h"
 #include "phidias/entries.h"
 #include "phidias/generation.h"

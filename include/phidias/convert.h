@@ -1,0 +1,77 @@
+// Checkpoints written: a Hugging Face folder or a GGUF file to GGUF, in the types they have or in
+// others, and back to a folder. Whatever is written appears whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "phidias/status.h"
+
+namespace phidias {
+
+// Which tensors get which number format.
+struct WeightRecipe {
+  std::string_view name;     // "q4_k_m"
+  std::string_view summary;  // a line for people
+};
+// "file" (every tensor as it is), the number formats, and mixtures of them.
+std::span<const WeightRecipe> weight_recipes();
+
+struct ConversionProgress {
+  std::string_view tensor;  // being written
+  uint64_t done = 0;        // bytes of the weights to be written
+  uint64_t total = 0;
+};
+
+struct ConvertOptions {
+  std::string recipe = "file";
+  size_t threads = 0;      // 0: the physical cores that this process may use
+  std::string model_name;  // general.name; empty: the file's own, or the folder's name
+  // Importance of every matrix's inputs (an importance matrix, phidias/importance.h): columns that
+  // matter more are written more precisely. Empty: none.
+  std::filesystem::path importance;
+  std::function<bool(const ConversionProgress&)> progress;  // false cancels
+};
+
+struct ConversionReport {
+  uint64_t bytes_before = 0;  // of all weights
+  uint64_t bytes_after = 0;
+  uint64_t parameters = 0;
+  double bits_per_weight = 0;
+  double seconds = 0;
+  std::vector<std::pair<std::string, uint64_t>> types;  // "Q4_K" -> bytes, in order of first use
+  std::vector<std::string> notices;                     // what a user should know
+};
+
+// A GGUF file of a folder or of another GGUF file. From a folder: the keys and tensors that
+// llama.cpp reads, the tokenizer and the chat template; beside them the folder's small files word
+// for word, so that export_folder() gives them back. From a GGUF file: its metadata to the letter.
+// Needs the memory of a few rows; the weights stay in mapped memory. Errors: those of Model::load;
+// kInvalidArgument (unknown recipe), kUnsupported (a model type that GGUF has no place for),
+// kCancelled, kIo, kOutOfMemory.
+Result<ConversionReport> write_gguf(const std::filesystem::path& model,
+                                    const std::filesystem::path& file,
+                                    const ConvertOptions& options = {});
+
+struct ExportOptions {
+  std::string type = "bf16";             // "bf16", "f16" or "f32"
+  uint64_t shard_bytes = 5'000'000'000;  // the most that one safetensors file holds
+  size_t threads = 0;
+  std::function<bool(const ConversionProgress&)> progress;
+};
+
+// A folder that transformers loads: config.json, weights by the names of the published code (fused
+// for phi3), in shards with an index where they are large, tokenizer, generation settings, chat
+// template. `folder` must not exist, or be empty. Errors as above; kInvalidArgument for a folder
+// that holds something.
+Result<ConversionReport> export_folder(const std::filesystem::path& model,
+                                       const std::filesystem::path& folder,
+                                       const ExportOptions& options = {});
+
+}  // namespace phidias

@@ -1,0 +1,128 @@
+#include "phidias/convert.h"
+
+#include <chrono>
+
+#include "api/convert_plan.h"
+#include "api/gguf_metadata.h"
+#include "api/model_files.h"
+#include "api/recipes.h"
+#include "base/mapped_file.h"
+#include "base/try.h"
+#include "formats/carried_files.h"
+#include "formats/gguf_writer.h"
+#include "text/gguf_tokenizer_writer.h"
+
+namespace phidias {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder's name, or what the configuration says it was published as.
+std::string name_of_folder(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+  return name.empty() ? "model" : name;
+}
+
+Status add_tokenizer(GgufHeader& header, const ModelFiles& files,
+                     std::vector<std::string>& notices) {
+  PHIDIAS_TRY(const auto tokenizer, load_tokenizer_for(files));
+  const fs::path json = files.path / "tokenizer.json";
+  std::error_code ignored;
+  if (!tokenizer || !fs::exists(json, ignored)) {
+    add_no_tokenizer_keys(header);
+    if (tokenizer)
+      notices.emplace_back("the tokenizer is no tokenizer.json and cannot be written to GGUF");
+    return {};
+  }
+  PHIDIAS_TRY(const std::string text, read_text_file(json, 512U << 20));
+  return add_tokenizer_keys(header, text, json.string(), *tokenizer, files.spec.vocab, notices);
+}
+
+Status carry_files(GgufHeader& header, const fs::path& folder) {
+  for (const std::string_view name : carried_file_names()) {
+    std::error_code ignored;
+    const fs::path file = folder / name;
+    if (!fs::is_regular_file(file, ignored)) continue;
+    PHIDIAS_TRY(const std::string text, read_text_file(file, 512U << 20));
+    header.add(carried_file_key(name), std::string_view(text));
+  }
+  return {};
+}
+
+// LongRoPE's factors, as tensors before all others.
+void plan_factors(ConversionPlan& plan, const ModelSpec& spec) {
+  if (!spec.rope.long_rope) return;
+  const auto add = [&](std::string_view name, const std::vector<float>& factors) {
+    PlannedTensor tensor;
+    tensor.name = name;
+    tensor.shape = {factors.size()};
+    tensor.rows = {
+        1,
+        factors.size(),
+        {{Format::kF32, reinterpret_cast<const std::byte*>(factors.data()), 1, nullptr}}};
+    plan.insert(plan.begin(), std::move(tensor));
+  };
+  add(kShortFactorsName, spec.rope.long_rope->short_factors);
+  add(kLongFactorsName, spec.rope.long_rope->long_factors);
+}
+
+}  // namespace
+
+Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
+                                    const ConvertOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  PHIDIAS_TRY(const Recipe* recipe, find_recipe(options.recipe));
+  PHIDIAS_TRY(const ModelFiles files, open_model_files(model));
+  if (!files.has_weights())
+    return Error{Code::kNotFound, "has no weights to convert", {model.string(), {}, {}}};
+  // Binding checks every tensor, also where they are then copied by name.
+  PHIDIAS_TRY(const ModelWeights weights,
+              bind_weights(files.spec, *files.names, files.checkpoint.tensors));
+  std::error_code ignored;
+  if (fs::equivalent(model, file, ignored)) {
+    return Error{Code::kInvalidArgument,
+                 "is the file that is read; choose another name",
+                 {file.string(), {}, {}}};
+  }
+
+  GgufHeader header;
+  ConversionPlan plan;
+  std::vector<std::string> notices;
+  if (files.checkpoint.gguf) {
+    const bool keeps = recipe->base.empty();
+    uint32_t file_type = recipe->file_type;
+    if (keeps) {
+      PHIDIAS_TRY(const auto stated, files.checkpoint.gguf->optional_unsigned("general.file_type"));
+      file_type = static_cast<uint32_t>(stated.value_or(Recipe::kNoFileType));
+    }
+    copy_keys(header, *files.checkpoint.gguf, options.model_name, file_type);
+    plan = plan_copy(*files.checkpoint.gguf);
+  } else {
+    add_model_keys(header, files.spec,
+                   options.model_name.empty() ? name_of_folder(model) : options.model_name,
+                   recipe->file_type);
+    PHIDIAS_CHECK_OK(add_tokenizer(header, files, notices));
+    PHIDIAS_CHECK_OK(carry_files(header, files.path));
+    PHIDIAS_TRY(plan, plan_gguf(files.spec, weights));
+    plan_factors(plan, files.spec);
+  }
+  choose_formats(plan, *recipe, files.spec.layers);
+  for (const PlannedTensor& tensor : plan)
+    header.add_tensor(tensor.name, tensor.format, tensor.shape);
+
+  Importance importance;
+  ThreadPool threads(options.threads == 0 ? usable_cores() : options.threads);
+  PHIDIAS_TRY(GgufWriter writer, GgufWriter::create(file, header));
+  PHIDIAS_CHECK_OK(
+      write_plan(plan, threads, importance, options.progress,
+                 [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
+  PHIDIAS_CHECK_OK(writer.commit());
+
+  ConversionReport report = describe_plan(plan);
+  report.notices = std::move(notices);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace phidias

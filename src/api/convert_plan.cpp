@@ -1,0 +1,306 @@
+#include "api/convert_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <new>
+
+#include "base/mapped_file.h"
+#include "base/memory.h"
+#include "base/try.h"
+
+namespace phidias {
+namespace {
+
+constexpr size_t kPieceBytes = 16U << 20;  // of converted rows at a time
+
+// Rows [first, first + count) of a matrix.
+Matrix slice(const Matrix& matrix, size_t first, size_t count) {
+  Matrix part{.rows = count, .cols = matrix.cols, .blocks = {}};
+  for (const RowBlock& block : matrix.blocks) {
+    const size_t begin = std::min(first, block.rows);
+    const size_t taken = std::min(block.rows - begin, count);
+    if (taken > 0) {
+      RowBlock piece = block;
+      piece.data += begin * format_row(block.format).row_bytes(matrix.cols);
+      piece.rows = taken;
+      part.blocks.push_back(std::move(piece));
+    }
+    first -= begin;
+    count -= taken;
+  }
+  return part;
+}
+
+Matrix vector_of(const std::vector<float>& values) {
+  return {
+      .rows = 1,
+      .cols = values.size(),
+      .blocks = {{Format::kF32, reinterpret_cast<const std::byte*>(values.data()), 1, nullptr}}};
+}
+
+Matrix vector_of(std::vector<float>&& values) = delete;  // it must outlive the plan
+
+// Collects tensors under the names of one kind of file.
+class Planner {
+ public:
+  explicit Planner(const TensorNames& names) : names_(names) {}
+
+  void matrix(std::string_view pattern, const Matrix& matrix, TensorRole role, size_t layer = 0,
+              size_t interleaved_head = 0) {
+    plan_.push_back({named(pattern, layer),
+                     {matrix.rows, matrix.cols},
+                     matrix,
+                     role,
+                     layer,
+                     interleaved_head,
+                     matrix.blocks.front().format});
+  }
+  void vector(std::string_view pattern, const std::vector<float>& values, size_t layer = 0) {
+    plan_.push_back({named(pattern, layer),
+                     {values.size()},
+                     vector_of(values),
+                     TensorRole::kOther,
+                     layer,
+                     0,
+                     Format::kF32});
+  }
+  // One tensor per part of a fused matrix.
+  void parts(const Matrix& fused, size_t layer,
+             std::initializer_list<std::tuple<std::string_view, size_t, TensorRole, size_t>> list) {
+    size_t first = 0;
+    for (const auto& [pattern, rows, role, interleaved] : list) {
+      matrix(pattern, slice(fused, first, rows), role, layer, interleaved);
+      first += rows;
+    }
+  }
+
+  void layer(const ModelSpec& spec, const LayerWeights& layer, size_t i, bool fused,
+             size_t interleaved) {
+    const AttentionSpec& attention = spec.attention;
+    vector(names_.attention_norm, layer.attention_norm, i);
+    if (fused) {
+      matrix(names_.qkv, layer.qkv, TensorRole::kQkv, i);
+    } else {
+      parts(layer.qkv, i,
+            {{names_.query, attention.query_width(), TensorRole::kQueryKey, interleaved},
+             {names_.key, attention.kv_width(), TensorRole::kQueryKey, interleaved},
+             {names_.value, attention.kv_width(), TensorRole::kValue, 0}});
+    }
+    matrix(names_.attention_output, layer.attention_output, TensorRole::kAttentionOutput, i);
+    vector(names_.ffn_norm, layer.ffn_norm, i);
+    if (fused) {
+      matrix(names_.gate_up, layer.gate_up, TensorRole::kGateUp, i);
+    } else {
+      parts(layer.gate_up, i,
+            {{names_.gate, spec.ffn_width, TensorRole::kGateUp, 0},
+             {names_.up, spec.ffn_width, TensorRole::kGateUp, 0}});
+    }
+    matrix(names_.down, layer.down, TensorRole::kDown, i);
+  }
+
+  ConversionPlan take() { return std::move(plan_); }
+
+ private:
+  static std::string named(std::string_view pattern, size_t layer) {
+    std::string name(pattern);
+    const size_t at = name.find("{i}");
+    if (at != std::string::npos) name.replace(at, 3, std::to_string(layer));
+    return name;
+  }
+
+  const TensorNames& names_;
+  ConversionPlan plan_;
+};
+
+// How the published code and llama.cpp store a model type: fused projections or separate ones.
+struct Layout {
+  std::string_view type;
+  bool fused;
+  bool gguf_interleaved;  // llama.cpp rotates pairs of neighbours there
+};
+constexpr Layout kLayouts[] = {{"phi3", true, false}, {"llama", false, true}};
+
+Result<ConversionPlan> plan_dense(const ModelSpec& spec, const ModelWeights& weights,
+                                  const TensorNames& names, bool gguf) {
+  const auto* layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
+                                    [&](const Layout& l) { return l.type == spec.type; });
+  if (layout == std::end(kLayouts)) {
+    return Error{Code::kUnsupported,
+                 "models of type \"" + spec.type + "\" cannot be written in this form",
+                 {}};
+  }
+  Planner planner(names);
+  planner.matrix(names.embedding, weights.embedding,
+                 spec.tied_head ? TensorRole::kHead : TensorRole::kEmbedding);
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    planner.layer(spec, weights.layers[i], i, layout->fused,
+                  gguf && layout->gguf_interleaved ? spec.attention.head_dim : 0);
+  }
+  planner.vector(names.final_norm, weights.final_norm);
+  if (!spec.tied_head) planner.matrix(names.head, weights.head, TensorRole::kHead);
+  return planner.take();
+}
+
+// Roles by the part of a GGUF name behind "blk.N.".
+struct NamedRole {
+  std::string_view name;
+  TensorRole role;
+};
+constexpr NamedRole kGgufRoles[] = {
+    {"token_embd.weight", TensorRole::kEmbedding},
+    {"output.weight", TensorRole::kHead},
+    {"attn_qkv.weight", TensorRole::kQkv},
+    {"attn_q.weight", TensorRole::kQueryKey},
+    {"attn_k.weight", TensorRole::kQueryKey},
+    {"attn_v.weight", TensorRole::kValue},
+    {"attn_output.weight", TensorRole::kAttentionOutput},
+    {"ffn_up.weight", TensorRole::kGateUp},
+    {"ffn_gate.weight", TensorRole::kGateUp},
+    {"ffn_down.weight", TensorRole::kDown},
+    {"ffn_up_exps.weight", TensorRole::kGateUp},
+    {"ffn_gate_exps.weight", TensorRole::kGateUp},
+    {"ffn_down_exps.weight", TensorRole::kDown},
+};
+
+// "blk.12.ffn_up.weight" is layer 12's "ffn_up.weight".
+std::pair<size_t, std::string_view> layer_and_part(std::string_view name) {
+  constexpr std::string_view kLayer = "blk.";
+  if (!name.starts_with(kLayer)) return {0, name};
+  name.remove_prefix(kLayer.size());
+  size_t layer = 0;
+  const auto read = std::from_chars(name.data(), name.data() + name.size(), layer);
+  name.remove_prefix(static_cast<size_t>(read.ptr - name.data()));
+  if (name.starts_with('.')) name.remove_prefix(1);
+  return {layer, name};
+}
+
+// Row `row` in the order of interleaved rotation: which row of ours stands there.
+size_t interleaved_row(size_t row, size_t head_dim) {
+  const size_t within = row % head_dim;
+  return row - within + within / 2 + (within % 2) * (head_dim / 2);
+}
+
+bool as_it_lies(const PlannedTensor& tensor) {
+  return tensor.interleaved_head == 0 &&
+         std::all_of(tensor.rows.blocks.begin(), tensor.rows.blocks.end(),
+                     [&](const RowBlock& block) { return block.format == tensor.format; });
+}
+
+}  // namespace
+
+Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weights) {
+  return plan_dense(spec, weights, kGgufNames, true);
+}
+
+Result<ConversionPlan> plan_folder(const ModelSpec& spec, const ModelWeights& weights) {
+  return plan_dense(spec, weights, kHuggingFaceNames, false);
+}
+
+ConversionPlan plan_copy(const GgufFile& file) {
+  ConversionPlan plan;
+  const bool tied = std::none_of(file.tensors.begin(), file.tensors.end(),
+                                 [](const auto& tensor) { return tensor.name == "output.weight"; });
+  for (const TensorEntry& entry : file.tensors) {
+    PlannedTensor tensor;
+    tensor.name = entry.name;
+    tensor.shape = entry.shape;
+    tensor.format = entry.format;
+    tensor.rows = {.rows = 1, .cols = entry.shape.empty() ? 1 : entry.shape.back(), .blocks = {}};
+    for (size_t i = 0; i + 1 < entry.shape.size(); ++i) tensor.rows.rows *= entry.shape[i];
+    tensor.rows.blocks = {{entry.format, entry.data, tensor.rows.rows, nullptr}};
+    const auto [layer, part] = layer_and_part(entry.name);
+    tensor.layer = layer;
+    for (const NamedRole& role : kGgufRoles) {
+      if (role.name == part && entry.shape.size() > 1) tensor.role = role.role;
+    }
+    if (tied && tensor.role == TensorRole::kEmbedding) tensor.role = TensorRole::kHead;
+    plan.push_back(std::move(tensor));
+  }
+  return plan;
+}
+
+void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers) {
+  for (PlannedTensor& tensor : plan) {
+    tensor.format =
+        recipe.choose(tensor.role, tensor.layer, layers, tensor.rows.cols, tensor.format);
+  }
+}
+
+Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance& importance,
+                  const std::function<bool(const ConversionProgress&)>& progress,
+                  const std::function<Status(std::span<const std::byte>)>& sink) {
+  ConversionProgress state;
+  for (const PlannedTensor& tensor : plan) state.total += tensor.bytes();
+  const auto give = [&](std::span<const std::byte> bytes) -> Status {
+    PHIDIAS_CHECK_OK(sink(bytes));
+    state.done += bytes.size();
+    if (progress && !progress(state)) return Error{Code::kCancelled, "was interrupted", {}};
+    return {};
+  };
+  AlignedBuffer<std::byte> piece;
+  AlignedBuffer<float> decoded;
+  for (const PlannedTensor& tensor : plan) {
+    state.tensor = tensor.name;
+    const Matrix& source = tensor.rows;
+    const FormatRow& target = format_row(tensor.format);
+    const size_t row_bytes = target.row_bytes(source.cols);
+    if (as_it_lies(tensor)) {
+      for (const RowBlock& block : source.blocks) {
+        for (size_t at = 0, size = block.rows * row_bytes; at < size; at += kPieceBytes)
+          PHIDIAS_CHECK_OK(give({block.data + at, std::min(kPieceBytes, size - at)}));
+      }
+    } else {
+      const size_t piece_rows = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, row_bytes));
+      try {
+        piece.ensure(piece_rows * row_bytes);
+        decoded.ensure(threads.threads() * source.cols);
+      } catch (const std::bad_alloc&) {
+        return Error{
+            Code::kOutOfMemory, "no memory for rows of this length", {{}, {}, tensor.name}};
+      }
+      for (size_t first = 0; first < source.rows; first += piece_rows) {
+        const size_t count = std::min(piece_rows, source.rows - first);
+        threads.run(count, 1, [&](size_t begin, size_t end, size_t thread) {
+          float* values = decoded.data() + thread * source.cols;
+          for (size_t row = begin; row < end; ++row) {
+            const size_t from = tensor.interleaved_head == 0
+                                    ? first + row
+                                    : interleaved_row(first + row, tensor.interleaved_head);
+            decode_row(source, from, values);
+            target.encode(values, piece.data() + row * row_bytes, source.cols);
+          }
+        });
+        PHIDIAS_CHECK_OK(give({piece.data(), count * row_bytes}));
+      }
+    }
+    // A vector's memory is no mapping's.
+    if (tensor.role == TensorRole::kOther) continue;
+    for (const RowBlock& block : source.blocks) {
+      if (block.owner == nullptr)
+        release_mapped(block.data, block.rows * format_row(block.format).row_bytes(source.cols));
+    }
+  }
+  static_cast<void>(importance);
+  return {};
+}
+
+ConversionReport describe_plan(const ConversionPlan& plan) {
+  ConversionReport report;
+  for (const PlannedTensor& tensor : plan) {
+    report.bytes_before += tensor.rows.bytes();
+    report.bytes_after += tensor.bytes();
+    report.parameters += tensor.rows.rows * tensor.rows.cols;
+    const std::string name(format_row(tensor.format).name);
+    auto at = std::find_if(report.types.begin(), report.types.end(),
+                           [&](const auto& entry) { return entry.first == name; });
+    if (at == report.types.end()) at = report.types.insert(at, {name, 0});
+    at->second += tensor.bytes();
+  }
+  if (report.parameters > 0) {
+    report.bits_per_weight =
+        8.0 * static_cast<double>(report.bytes_after) / static_cast<double>(report.parameters);
+  }
+  return report;
+}
+
+}  // namespace phidias

@@ -1,0 +1,64 @@
+// What is to be written: tensors in order, each with its name, its rows and its format; and the
+// writing itself, whatever kind of file takes the bytes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "api/recipes.h"
+#include "base/thread_pool.h"
+#include "formats/checkpoint.h"
+#include "model/spec.h"
+#include "model/weights.h"
+#include "phidias/convert.h"
+#include "phidias/status.h"
+#include "weights/matrix.h"
+
+namespace phidias {
+
+struct PlannedTensor {
+  std::string name;
+  std::vector<uint64_t> shape;  // outermost first
+  Matrix rows;                  // all dimensions but the last are rows
+  TensorRole role = TensorRole::kOther;
+  size_t layer = 0;
+  // Head size where the rows of each head are to be written in the order of interleaved rotation
+  // (MatrixPart); 0: as they are.
+  size_t interleaved_head = 0;
+  Format format = Format::kF32;  // to be written
+
+  uint64_t bytes() const { return rows.rows * format_row(format).row_bytes(rows.cols); }
+};
+using ConversionPlan = std::vector<PlannedTensor>;
+
+// The bound weights by the names and in the layout that llama.cpp has for `spec.type`. Vectors are
+// written in F32. The weights must outlive the plan. Errors: kUnsupported for a type that GGUF has
+// no names for.
+Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weights);
+// The same by the names of the published code.
+Result<ConversionPlan> plan_folder(const ModelSpec& spec, const ModelWeights& weights);
+// The tensors of a GGUF file as they stand there.
+ConversionPlan plan_copy(const GgufFile& file);
+
+// Every tensor's format by the recipe.
+void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers);
+
+// By tensor name (of the GGUF file): how much each input column matters.
+using Importance = std::unordered_map<std::string, std::vector<float>>;
+
+// Hands the bytes of all tensors, in order, to `sink`, in pieces that end where a tensor ends or
+// before. Rows are converted by all threads; those that are in their format already go straight
+// from the mapped file, whose pages are released behind. Errors: the sink's; kCancelled;
+// kOutOfMemory.
+Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance& importance,
+                  const std::function<bool(const ConversionProgress&)>& progress,
+                  const std::function<Status(std::span<const std::byte>)>& sink);
+
+// Bytes, types and bits of a plan; seconds are the caller's.
+ConversionReport describe_plan(const ConversionPlan& plan);
+
+}  // namespace phidias
