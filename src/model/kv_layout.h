@@ -13,9 +13,11 @@ namespace phidias {
 
 // A page holds `page_positions` consecutive positions of one sequence, for all layers:
 //   [layer][kv head][key | value][position in page] vectors of vector_bytes
-// so that attention over one head reads keys, then values, as two streams.
+// so that attention over one head reads keys, then values, as two streams. A cache of some layers
+// alone begins with first_layer.
 struct KvLayout {
   KvType type = KvType::kF32;
+  size_t first_layer = 0;
   size_t layers = 0;
   size_t kv_heads = 0;
   size_t head_dim = 0;
@@ -34,7 +36,7 @@ struct KvLayout {
   size_t bytes_per_position() const { return 2 * layers * kv_heads * vector_bytes; }
   size_t page_bytes() const { return bytes_per_position() * page_positions; }
   size_t key_offset(size_t layer, size_t head) const {
-    return ((layer * kv_heads + head) * 2) * page_positions * vector_bytes;
+    return (((layer - first_layer) * kv_heads + head) * 2) * page_positions * vector_bytes;
   }
   size_t value_offset(size_t layer, size_t head) const {
     return key_offset(layer, head) + page_positions * vector_bytes;

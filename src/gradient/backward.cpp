@@ -1,0 +1,319 @@
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "gradient/attention.h"
+#include "gradient/gradient.h"
+#include "gradient/linear.h"
+#include "gradient/norm.h"
+#include "gradient/replay.h"
+
+namespace phidias {
+namespace {
+
+// Outputs whose logits exist at once.
+constexpr size_t kOutputRows = 16;
+
+class Backward {
+ public:
+  Backward(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
+           ParallelFor& threads, const StoredRun& run, RunTaps* edits, GradientTaps& taps)
+      : spec_(spec),
+        weights_(weights),
+        run_(run),
+        edits_(edits),
+        taps_(taps),
+        context_(kernels, threads, Numerics::kExact),
+        replay_(spec, weights, run, edits, context_),
+        rows_(run.positions()),
+        stream_(rows_ * spec.width),
+        branch_(rows_ * spec.width),
+        normed_(rows_ * spec.width),
+        heads_(rows_ * spec.attention.query_width()),
+        qkv_(rows_ * spec.attention.qkv_width()),
+        neurons_(rows_ * spec.ffn_width),
+        gate_up_(rows_ * 2 * spec.ffn_width) {}
+
+  void run() {
+    std::fill_n(stream_.data(), rows_ * spec_.width, 0.0F);
+    const std::span<const uint32_t> outputs = taps_.outputs();
+    for (size_t first = 0; first < outputs.size(); first += kOutputRows) {
+      output_rows(outputs.subspan(first, std::min(kOutputRows, outputs.size() - first)));
+    }
+    // Above the first layer with a site nothing but the outputs has a gradient, below the last one
+    // nobody asks for it.
+    const size_t layers = weights_.layers.size();
+    size_t top = layers;
+    while (outputs.empty() && top > 0 && !wanted(top - 1)) --top;
+    size_t bottom = 0;
+    while (bottom < top && !taps_.wants_weights() && !asks(0, Site::kTokenEmbeddings) &&
+           !wanted(bottom)) {
+      ++bottom;
+    }
+    for (size_t layer = top; layer-- > bottom;) {
+      replay_.run(layer);
+      ffn(layer);
+      attention(layer);
+    }
+    if (bottom == 0) visit(Site::kTokenEmbeddings, 0, stream_.data(), spec_.width, spec_.width);
+  }
+
+ private:
+  bool asks(size_t layer, Site site) const { return (taps_.sites(layer) & mask_of(site)) != 0; }
+  bool wanted(size_t layer) const { return (taps_.sites(layer) & ~kModelSites) != 0; }
+
+  void visit(Site site, size_t layer, float* gradient, size_t stride, size_t width) {
+    if (asks(layer, site)) taps_.visit(site, layer, {gradient, rows_, stride, width, 0});
+  }
+
+  // input_gradient = W^T output_gradient, all dense.
+  void product(WeightMatrix which, size_t layer, const Matrix& matrix, const float* input,
+               const float* output_gradient, float* input_gradient) {
+    linear_transposed(context_, matrix, output_gradient, matrix.rows, rows_, input_gradient,
+                      matrix.cols);
+    if (!taps_.wants_weights()) return;
+    ProductRows rows;
+    rows.rows = rows_;
+    rows.input = input;
+    rows.output_gradient = output_gradient;
+    rows.input_gradient = input_gradient;
+    taps_.visit_product(which, layer, rows);
+  }
+
+  // Adds to the stream's gradient what comes back through a norm.
+  void norm(WeightVector which, size_t layer, const std::vector<float>& weight,
+            const float* input) {
+    add_norm_gradient(context_, spec_, weight, input, normed_.data(), rows_, stream_.data());
+    if (taps_.wants_weights()) taps_.visit_norm(which, layer, {rows_, input, normed_.data()});
+  }
+
+  void copy_stream_to_branch() {
+    std::memcpy(branch_.data(), stream_.data(), rows_ * spec_.width * sizeof(float));
+  }
+
+  void ffn(size_t layer) {
+    const LayerWeights& weights = weights_.layers[layer];
+    const size_t width = spec_.width;
+    const size_t ffn_width = spec_.ffn_width;
+    visit(Site::kLayerOutput, layer, stream_.data(), width, width);
+    copy_stream_to_branch();
+    visit(Site::kMlpOutput, layer, branch_.data(), width, width);
+    product(WeightMatrix::kDown, layer, weights.down, replay_.neurons(), branch_.data(),
+            neurons_.data());
+    visit(Site::kMlpNeurons, layer, neurons_.data(), ffn_width, ffn_width);
+    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+      for (size_t r = begin; r < end; ++r) {
+        const float* gradient = neurons_.data() + r * ffn_width;
+        const float* activation = replay_.activation() + r * 2 * ffn_width;
+        const float* up = replay_.gate_up() + (2 * r + 1) * ffn_width;
+        float* gate_gradient = gate_up_.data() + r * 2 * ffn_width;
+        float* up_gradient = gate_gradient + ffn_width;
+        for (size_t i = 0; i < ffn_width; ++i) gate_gradient[i] = gradient[i] * up[i];
+        for (size_t i = 0; i < ffn_width; ++i) up_gradient[i] = gradient[i] * activation[i];
+      }
+    });
+    visit(Site::kMlpActivation, layer, gate_up_.data(), 2 * ffn_width, ffn_width);
+    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+      for (size_t r = begin; r < end; ++r) {
+        context_.kernels->silu_gradient(replay_.gate_up() + r * 2 * ffn_width,
+                                        gate_up_.data() + r * 2 * ffn_width, ffn_width);
+      }
+    });
+    visit(Site::kGateUpOutput, layer, gate_up_.data(), 2 * ffn_width, 2 * ffn_width);
+    product(WeightMatrix::kGateUp, layer, weights.gate_up, replay_.mlp_input(), gate_up_.data(),
+            normed_.data());
+    visit(Site::kMlpInput, layer, normed_.data(), width, width);
+    visit(Site::kMlpNormOutput, layer, normed_.data(), width, width);
+    norm(WeightVector::kFfnNorm, layer, weights.ffn_norm, replay_.layer_mid());
+    visit(Site::kLayerMid, layer, stream_.data(), width, width);
+  }
+
+  void attention(size_t layer) {
+    const LayerWeights& weights = weights_.layers[layer];
+    const AttentionSpec& attention = spec_.attention;
+    const size_t width = spec_.width;
+    copy_stream_to_branch();
+    visit(Site::kAttentionOutput, layer, branch_.data(), width, width);
+    product(WeightMatrix::kAttentionOutput, layer, weights.attention_output, replay_.premix(),
+            branch_.data(), heads_.data());
+    const size_t query_width = attention.query_width();
+    const size_t kv_width = attention.kv_width();
+    visit(Site::kAttentionPremix, layer, heads_.data(), query_width, query_width);
+    visit(Site::kAttentionHeadOutputs, layer, heads_.data(), query_width, query_width);
+    attention_.run(context_,
+                   {spec_, layer, rows_, replay_.first_keys(), replay_.end_keys(), replay_.qkv(),
+                    heads_.data(), qkv_.data()},
+                   taps_);
+    const size_t qkv_width = attention.qkv_width();
+    float* keys = qkv_.data() + query_width;
+    visit(Site::kAttentionValues, layer, keys + kv_width, qkv_width, kv_width);
+    visit(Site::kAttentionKeys, layer, keys, qkv_width, kv_width);
+    visit(Site::kAttentionQueries, layer, qkv_.data(), qkv_width, query_width);
+    rotate_back();
+    visit(Site::kQkvOutput, layer, qkv_.data(), qkv_width, qkv_width);
+    product(WeightMatrix::kQkv, layer, weights.qkv, replay_.attention_input(), qkv_.data(),
+            normed_.data());
+    visit(Site::kAttentionNormOutput, layer, normed_.data(), width, width);
+    norm(WeightVector::kAttentionNorm, layer, weights.attention_norm, replay_.layer_input());
+    visit(Site::kLayerInput, layer, stream_.data(), width, width);
+  }
+
+  // The transpose of a rotation is the rotation by the opposite angle; the magnitude stays.
+  void rotate_back() {
+    const AttentionSpec& attention = spec_.attention;
+    const size_t half = replay_.rotated_half();
+    opposite_sines_.ensure(rows_ * half);
+    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+      for (size_t r = begin; r < end; ++r) {
+        const float* cosine = replay_.rotation() + r * 2 * half;
+        float* sine = opposite_sines_.data() + r * half;
+        for (size_t i = 0; i < half; ++i) sine[i] = -cosine[half + i];
+        float* row = qkv_.data() + r * attention.qkv_width();
+        for (size_t h = 0; h < attention.heads + attention.kv_heads; ++h) {
+          context_.kernels->rope(row + h * attention.head_dim, cosine, sine, half);
+        }
+      }
+    });
+  }
+
+  // The final norm and the head of some rows: forward, then back.
+  void output_rows(std::span<const uint32_t> positions) {
+    const size_t count = positions.size();
+    const size_t width = spec_.width;
+    const size_t vocab = spec_.vocab;
+    final_input_.ensure(count * width);
+    final_gradient_.ensure(count * width);
+    final_stream_gradient_.ensure(count * width);
+    logits_.ensure(count * vocab);
+    logits_gradient_.ensure(count * vocab);
+    float* normed = final_.resize(count, width);
+    for (size_t i = 0; i < count; ++i) {
+      float* input = final_input_.data() + i * width;
+      std::memcpy(input, run_.streams.back().data() + positions[i] * width, width * sizeof(float));
+      context_.kernels->rms_norm(input, weights_.final_norm.data(), spec_.norm_epsilon,
+                                 normed + i * width, width);
+    }
+    replay_output(Site::kFinalNormOutput, positions, normed, width);
+    linear(context_, weights_.head, final_, logits_.data(), vocab);
+    replay_output(Site::kLmHeadOutput, positions, logits_.data(), vocab);
+    replay_output(Site::kLogits, positions, logits_.data(), vocab);
+
+    std::fill_n(logits_gradient_.data(), count * vocab, 0.0F);
+    for (size_t i = 0; i < count; ++i) {
+      taps_.add_objective(positions[i], {logits_.data() + i * vocab, vocab},
+                          {logits_gradient_.data() + i * vocab, vocab});
+    }
+    visit_output(Site::kLogits, positions, logits_gradient_.data(), vocab);
+    visit_output(Site::kLmHeadOutput, positions, logits_gradient_.data(), vocab);
+    linear_transposed(context_, weights_.head, logits_gradient_.data(), vocab, count,
+                      final_gradient_.data(), width);
+    if (taps_.wants_weights()) {
+      ProductRows rows;
+      rows.rows = count;
+      rows.positions = positions;
+      rows.input = normed;
+      rows.output_gradient = logits_gradient_.data();
+      rows.input_gradient = final_gradient_.data();
+      taps_.visit_product(WeightMatrix::kHead, 0, rows);
+    }
+    visit_output(Site::kFinalNormOutput, positions, final_gradient_.data(), width);
+    std::fill_n(final_stream_gradient_.data(), count * width, 0.0F);
+    add_norm_gradient(context_, spec_, weights_.final_norm, final_input_.data(),
+                      final_gradient_.data(), count, final_stream_gradient_.data());
+    if (taps_.wants_weights()) {
+      taps_.visit_norm(WeightVector::kFinalNorm, 0,
+                       {count, final_input_.data(), final_gradient_.data()});
+    }
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(stream_.data() + positions[i] * width, final_stream_gradient_.data() + i * width,
+                  width * sizeof(float));
+    }
+  }
+
+  void replay_output(Site site, std::span<const uint32_t> positions, float* rows, size_t width) {
+    if (edits_ == nullptr || (edits_->sites(0) & mask_of(site)) == 0) return;
+    for (size_t i = 0; i < positions.size(); ++i)
+      edits_->visit(site, 0, {rows + i * width, 1, width, width, positions[i]});
+  }
+  void visit_output(Site site, std::span<const uint32_t> positions, float* rows, size_t width) {
+    if (!asks(0, site)) return;
+    for (size_t i = 0; i < positions.size(); ++i)
+      taps_.visit(site, 0, {rows + i * width, 1, width, width, positions[i]});
+  }
+
+  const ModelSpec& spec_;
+  const ModelWeights& weights_;
+  const StoredRun& run_;
+  RunTaps* edits_;
+  GradientTaps& taps_;
+  RunContext context_;
+  LayerReplay replay_;
+  AttentionGradient attention_;
+  size_t rows_;
+  // Gradients, each [N, ...]:
+  AlignedBuffer<float> stream_;  // of the residual stream
+  AlignedBuffer<float> branch_;  // of what a block adds to it
+  AlignedBuffer<float> normed_;  // of what a norm gives
+  AlignedBuffer<float> heads_;   // of what the heads give
+  AlignedBuffer<float> qkv_;
+  AlignedBuffer<float> neurons_;
+  AlignedBuffer<float> gate_up_;
+  AlignedBuffer<float> opposite_sines_;
+  // Of some outputs, values and gradients:
+  Activations final_;
+  AlignedBuffer<float> final_input_, final_gradient_, final_stream_gradient_;
+  AlignedBuffer<float> logits_, logits_gradient_;
+};
+
+Status check_outputs(const StoredRun& run, std::span<const uint32_t> outputs) {
+  for (const uint32_t position : outputs) {
+    if (position >= run.positions()) {
+      return Error{Code::kInvalidArgument,
+                   "the objective reads the logits of position " + std::to_string(position) +
+                       ", but the run has " + std::to_string(run.positions()) + " positions",
+                   {}};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status gradient_support(const ModelSpec& spec) {
+  const char* missing = nullptr;
+  if (spec.experts) missing = "experts";
+  if (spec.gating != Gating::kSilu) missing = "a gating other than SiLU";
+  if (spec.norm != Norm::kRms) missing = "layer norms with a mean";
+  if (missing == nullptr) return {};
+  return Error{Code::kUnsupported,
+               std::string("gradients are not known of models with ") + missing,
+               {{}, {}, spec.type}};
+}
+
+Status run_backward(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
+                    ParallelFor& threads, const StoredRun& run, RunTaps* edits,
+                    GradientTaps& taps) {
+  if (auto supported = gradient_support(spec); !supported.ok()) return supported;
+  if (auto outputs = check_outputs(run, taps.outputs()); !outputs.ok()) return outputs;
+  for (size_t layer = 0; edits != nullptr && layer < spec.layers; ++layer) {
+    if ((edits->sites(layer) & kPatternSites) != 0 && edits->attention(layer).edits) {
+      return Error{Code::kUnsupported,
+                   "gradients through edits of scores or probabilities are not known; edit the "
+                   "head's outputs instead",
+                   {{}, {}, "layers." + std::to_string(layer)}};
+    }
+  }
+  try {
+    Backward(spec, weights, kernels, threads, run, edits, taps).run();
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kOutOfMemory,
+                 "no memory for one layer's values and gradients at " +
+                     std::to_string(run.positions()) + " positions; give fewer tokens",
+                 {}};
+  }
+  return {};
+}
+
+}  // namespace phidias

@@ -1,0 +1,93 @@
+#include "gradient/replay.h"
+
+#include <cstring>
+
+#include "model/blocks/attention.h"
+#include "model/blocks/ffn.h"
+
+namespace phidias {
+namespace {
+
+constexpr size_t kPagePositions = 64;
+
+void keep(AlignedBuffer<float>& copy, const float* values, size_t count) {
+  copy.ensure(count);
+  std::memcpy(copy.data(), values, count * sizeof(float));
+}
+
+}  // namespace
+
+// What the blocks overwrite is copied as it goes by, after the edits. Asking for the activation
+// makes the block keep it where the gate was.
+class LayerReplay::Taps final : public EditTaps {
+ public:
+  explicit Taps(LayerReplay& replay) : EditTaps(replay.edits_), replay_(&replay) {}
+
+  SiteMask sites(size_t layer) const override { return kKept | EditTaps::sites(layer); }
+  void visit(Site site, size_t layer, const SiteRows& rows) override {
+    EditTaps::visit(site, layer, rows);
+    if (site == Site::kLayerInput) keep(replay_->layer_input_, rows.data, rows.rows * rows.width);
+    if (site == Site::kGateUpOutput) keep(replay_->gate_up_, rows.data, rows.rows * rows.width);
+  }
+
+ private:
+  static constexpr SiteMask kKept =
+      mask_of(Site::kLayerInput) | mask_of(Site::kGateUpOutput) | mask_of(Site::kMlpActivation);
+
+  LayerReplay* replay_;
+};
+
+LayerReplay::LayerReplay(const ModelSpec& spec, const ModelWeights& weights, const StoredRun& run,
+                         RunTaps* edits, RunContext& context)
+    : spec_(&spec),
+      weights_(&weights),
+      run_(&run),
+      edits_(edits),
+      context_(&context),
+      rope_(spec.rope),
+      layout_(spec, KvType::kF32, kPagePositions) {
+  layout_.layers = 1;
+  for (size_t at = 0; at < run.positions(); at += kPagePositions) {
+    page_pointers_.push_back(pages_.emplace_back(layout_.page_bytes()).data());
+  }
+  const size_t half = rope_.half();
+  state_.rows = run.positions();
+  state_.stream.ensure(state_.rows * spec.width);
+  state_.rotation.ensure(state_.rows * 2 * half);
+  for (size_t row = 0; row < state_.rows; ++row) {
+    const auto position = static_cast<uint32_t>(row);
+    state_.positions.push_back(position);
+    state_.first_keys.push_back(spec.mask.first_key(position));
+    state_.end_keys.push_back(position + 1);
+    float* cosine = state_.rotation.data() + row * 2 * half;
+    rope_.fill(position, run.factors, cosine, cosine + half);
+  }
+  if (edits != nullptr) edits->begin(whole_run());
+}
+
+BatchRun LayerReplay::whole_run() const {
+  BatchRun batch_run;
+  batch_run.tokens = run_->tokens;
+  batch_run.factors = run_->factors;
+  batch_run.cache = {page_pointers_};
+  return batch_run;
+}
+
+void LayerReplay::run(size_t layer) {
+  const size_t values = state_.rows * spec_->width;
+  std::memcpy(state_.stream.data(), run_->streams[layer].data(), values * sizeof(float));
+  Taps taps(*this);
+  BatchRun batch_run = whole_run();
+  batch_run.taps = &taps;
+  const Batch batch = {{&batch_run, 1}, {}};
+  layout_.first_layer = layer;
+  const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, *context_};
+  StepTaps step_taps(batch);
+  step_taps.enter(layer);
+  attention_block(args, step_taps);
+  keep(attention_input_, state_.normed.row(0), values);
+  keep(layer_mid_, state_.stream.data(), values);
+  ffn_block(args, step_taps);
+}
+
+}  // namespace phidias
