@@ -114,8 +114,8 @@ constexpr size_t attention_scratch_floats(size_t keys, size_t head_dim, size_t g
   return 2 * keys + 64 + (group * 8 + 2) * (kMaxPagePositions + 2 * head_dim + 64);
 }
 
-// totals[r, c] += sum over o of x[r, o] * weights[o, c], for c in [0, cols) and o in [0, outs): what
-// a product with a transposed matrix is made of. The caller cuts long sums into pieces (order.h).
+// totals[r, c] += sum over o of x[r, o] * weights[o, c], for c in [0, cols) and o in [0, outs).
+// Products with transposed matrices are made of it; the caller cuts long sums (order.h).
 //   weights  row o at weights + o * weight_stride
 //   x        element (r, o) at x[r * row_stride + o * out_stride]: any view, a transposed one too
 struct TransposedArgs {
@@ -181,7 +181,7 @@ struct KernelTable {
 
   // For gradients.
   void (*add_transposed)(const TransposedArgs& args);
-  // gradient[i] *= s (1 + gate[i] (1 - s)) with s = 1 / (1 + exp(-gate[i])): the derivative of silu.
+  // gradient[i] *= s (1 + gate[i] (1 - s)), s = 1 / (1 + exp(-gate[i])): the derivative of silu.
   void (*silu_gradient)(const float* gate, float* gradient, size_t n);
 };
 
