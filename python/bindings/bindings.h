@@ -16,6 +16,8 @@ namespace phidias::python {
 
 namespace nb = nanobind;
 
+using Dict = nb::typed<nb::dict, nb::str, nb::any>;
+
 void bind_errors(nb::module_& module);
 void bind_text(nb::module_& module);
 void bind_model(nb::module_& module);

@@ -133,8 +133,8 @@ void bind_sequence(nb::module_& module) {
           "The ids that it holds.");
 }
 
-nb::dict memory_dict(const MemoryPlan& memory) {
-  nb::dict dict;
+Dict memory_dict(const MemoryPlan& memory) {
+  Dict dict;
   dict["weights"] = memory.weights;
   dict["cache_per_position"] = memory.cache_per_position;
   dict["cache_at_context"] = memory.cache_at_context;
@@ -144,8 +144,8 @@ nb::dict memory_dict(const MemoryPlan& memory) {
   return dict;
 }
 
-nb::dict options_dict(const EngineOptions& options) {
-  nb::dict dict;
+Dict options_dict(const EngineOptions& options) {
+  Dict dict;
   dict["threads"] = options.threads;
   dict["numerics"] = std::string(name_of(options.numerics));
   dict["kv"] = options.kv;
@@ -157,9 +157,9 @@ nb::dict options_dict(const EngineOptions& options) {
   return dict;
 }
 
-nb::dict score(SharedEngine& shared, const std::vector<TokenId>& ids, uint32_t window,
-               const std::string& save, const std::string& against, const std::string& rope_switch,
-               const std::optional<std::function<bool(size_t, size_t)>>& progress) {
+Dict score(SharedEngine& shared, const std::vector<TokenId>& ids, uint32_t window,
+           const std::string& save, const std::string& against, const std::string& rope_switch,
+           const std::optional<std::function<bool(size_t, size_t)>>& progress) {
   PerplexityOptions options;
   options.window = window;
   options.rope_switch = unwrap(rope_switch_from_name(rope_switch));
@@ -183,7 +183,7 @@ nb::dict score(SharedEngine& shared, const std::vector<TokenId>& ids, uint32_t w
   auto result = shared.use([&](Engine& engine) { return perplexity(engine, ids, options); });
   if (thrown) std::rethrow_exception(thrown);
   const Perplexity found = unwrap(std::move(result));
-  nb::dict dict;
+  Dict dict;
   dict["windows"] = found.windows;
   dict["tokens"] = found.tokens;
   dict["perplexity"] = found.perplexity;

@@ -108,14 +108,14 @@ void bind_hub(nb::module_& module) {
       "to stop.");
 }
 
-nb::dict build_dict() {
+Dict build_dict() {
   const BuildInfo build = build_info();
   nb::dict kernels;
   for (const auto& [name, usable] : build.kernels) kernels[nb::str(name.c_str())] = usable;
   nb::dict types;
   for (const auto& [name, description] : build.model_types)
     types[nb::str(name.c_str())] = description;
-  nb::dict dict;
+  Dict dict;
   dict["version"] = PHIDIAS_VERSION;
   dict["compiler"] = build.compiler;
   dict["build_type"] = build.build_type;

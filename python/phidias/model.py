@@ -66,7 +66,7 @@ class Model:
                 raise ValueError(f"dtype is {dtype}; {known} are known, others by `weights`")
             weights = _WEIGHTS_OF_DTYPE[short]
         self._core = _core.Model.load(find(name), weights=weights, threads=threads)
-        self._engine_options = {
+        self._engine_options: dict[str, Any] = {
             "threads": threads,
             "numerics": numerics,
             "kv": kv,
@@ -157,7 +157,9 @@ class Model:
     # Answers.
 
     @overload
-    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Generation: ...
+    def generate(  # type: ignore[overload-overlap]
+        self, prompt: Prompt, **options: Unpack[GenerateOptions]
+    ) -> Generation: ...
     @overload
     def generate(
         self, prompt: Sequence[Prompt], **options: Unpack[GenerateOptions]

@@ -1,0 +1,159 @@
+"""Answers: whole, streamed, several, side by side."""
+
+import gc
+import math
+import threading
+
+import numpy as np
+import phidias
+import pytest
+
+
+def greedy(model, ids, count):
+    """The argmax of the logits, step by step."""
+    sequence = model.engine.open(prompt_tokens=len(ids))
+    answer = []
+    logits = sequence.append(ids)
+    for _ in range(count):
+        answer.append(int(np.argmax(logits)))
+        logits = sequence.append([answer[-1]])
+    return answer
+
+
+def test_an_answer_is_the_argmax_of_the_logits(tiny):
+    ids = tiny.encode("Once")
+    answer = tiny.generate(ids, max_new_tokens=12, stop_ids=[])
+    assert answer.ids == greedy(tiny, ids, 12)
+    assert answer.text == str(answer) == tiny.decode(answer.ids, skip_special=True)
+    assert (answer.finish_reason, answer.prompt_tokens, answer.generated_tokens) == ("length", 4, 12)
+    assert 0 < answer.first_token_seconds <= answer.total_seconds
+
+
+def test_a_prompt_is_a_text_ids_or_a_conversation(tiny):
+    text = tiny.generate("Hi", max_new_tokens=5, stop_ids=[])
+    assert text.ids == tiny.generate(tiny.encode("Hi"), max_new_tokens=5, stop_ids=[]).ids
+    assert text.ids == tiny.generate(np.array(tiny.encode("Hi")), max_new_tokens=5, stop_ids=[]).ids
+    messages = [{"role": "user", "content": "Hi"}]
+    chat = tiny.chat("Hi", max_new_tokens=5, stop_ids=[])
+    assert chat.ids == tiny.generate(messages, max_new_tokens=5, stop_ids=[]).ids
+    assert chat.ids == tiny.generate(tiny.chat_prompt(messages).ids, max_new_tokens=5, stop_ids=[]).ids
+
+
+def test_a_batch_gives_what_each_gives_alone(tiny):
+    prompts = ["a", "some longer prompt", "b c"]
+    options = {"max_new_tokens": 9, "temperature": 0.8, "seed": 4, "stop_ids": []}
+    together = tiny.generate(prompts, **options)
+    assert [one.ids for one in together] == [tiny.generate(p, **options).ids for p in prompts]
+
+
+def test_a_stream_brings_the_same_text_in_pieces(tiny):
+    options = {"max_new_tokens": 20, "stop_ids": [], "temperature": 1.0, "seed": 2}
+    whole = tiny.generate("Once", **options)
+    stream = tiny.stream("Once", **options)
+    events = list(stream)
+    assert "".join(event.text for event in events) == whole.text
+    assert [event.token.id for event in events if event.token] == whole.ids
+    assert events[-1].finish_reason == "length"
+    assert stream.result.text == whole.text
+    assert "".join(tiny.stream("Once", **options).text()) == whole.text
+
+
+def test_a_stream_that_is_left_early_gives_its_pages_back(tiny_path):
+    model = phidias.Model(tiny_path)
+    with model.stream("Once", stop_ids=[]) as stream:
+        next(stream)
+    assert stream.result.finish_reason == "cancelled"
+    abandoned = model.stream("Twice", stop_ids=[])
+    next(abandoned)
+    del abandoned
+    gc.collect()
+    model.generate("Thrice", max_new_tokens=2, stop_ids=[])
+    assert model.engine.cache_bytes_in_use == 0
+
+
+def test_streams_interleave_with_each_other_and_with_answers(tiny):
+    expected = tiny.generate(["x", "yy"], max_new_tokens=8, stop_ids=[])
+    first = tiny.stream("x", max_new_tokens=8, stop_ids=[])
+    second = tiny.stream("yy", max_new_tokens=8, stop_ids=[])
+    ids = ([], [])
+    for _ in range(3):
+        ids[0].append(next(first).token.id)
+        ids[1].append(next(second).token.id)
+    assert tiny.generate("x", max_new_tokens=8, stop_ids=[]).ids == expected[0].ids
+    ids[0].extend(event.token.id for event in first if event.token)
+    ids[1].extend(event.token.id for event in second if event.token)
+    assert list(ids) == [one.ids for one in expected]
+
+
+def test_threads_generate_side_by_side(tiny):
+    prompts = [chr(65 + i) * (i + 1) for i in range(6)]
+    expected = [tiny.generate(p, max_new_tokens=10, stop_ids=[]).ids for p in prompts]
+    found = [None] * 6
+
+    def work(i):
+        found[i] = tiny.generate(prompts[i], max_new_tokens=10, stop_ids=[]).ids
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected
+
+
+def test_several_answers_to_one_prompt(tiny):
+    options = {"max_new_tokens": 8, "temperature": 1.5, "seed": 1, "stop_ids": []}
+    answer = tiny.generate("Hi", n=4, **options)
+    assert len(answer.choices) == 4
+    assert len({tuple(choice.ids) for choice in answer.choices}) > 1
+    assert answer.choices[0].ids == tiny.generate("Hi", **options).ids
+    assert answer.generated_tokens == 32
+
+
+def test_a_stop_string_ends_the_text_before_it(tiny):
+    whole = tiny.generate("Once", max_new_tokens=30, stop_ids=[]).text
+    stop = whole[7:9]
+    answer = tiny.generate("Once", max_new_tokens=30, stop_ids=[], stop=stop)
+    assert answer.text == whole[: whole.index(stop)]
+    assert (answer.finish_reason, answer.choices[0].stopped_by) == ("stop", stop)
+
+
+def test_a_stop_id_ends_the_answer(tiny):
+    ids = tiny.generate("Once", max_new_tokens=10, stop_ids=[]).ids
+    answer = tiny.generate("Once", max_new_tokens=10, stop_ids=[ids[4]])
+    assert answer.ids == ids[: ids.index(ids[4]) + 1]
+    assert answer.finish_reason == "stop"
+
+
+def test_log_probabilities_are_those_of_the_model(tiny):
+    ids = tiny.encode("Once")
+    answer = tiny.generate(ids, max_new_tokens=3, logprobs=5, temperature=2.0, stop_ids=[])
+    logits = tiny.engine.open().append(ids).astype(np.float64)
+    expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+    token = answer.tokens[0]
+    assert token.log_probability == pytest.approx(expected[token.id], rel=1e-5)
+    assert [other for other, _ in token.best] == np.argsort(-expected, kind="stable")[:5].tolist()
+    assert [p for _, p in token.best] == pytest.approx(sorted(expected)[::-1][:5], rel=1e-5)
+
+
+def test_a_bias_bans_and_forces(tiny):
+    ids = tiny.generate("Once", max_new_tokens=1, stop_ids=[]).ids
+    banned = tiny.generate("Once", max_new_tokens=5, logit_bias={ids[0]: -math.inf}, stop_ids=[])
+    assert ids[0] not in banned.ids
+    forced = tiny.generate("Once", max_new_tokens=5, logit_bias={65: 1000.0}, stop_ids=[])
+    assert forced.text == "AAAAA"
+
+
+def test_options_out_of_range_are_refused_by_name(tiny):
+    with pytest.raises(phidias.InvalidArgumentError) as caught:
+        tiny.generate("x", top_p=1.5)
+    assert caught.value.item == "top_p"
+    # None of a batch runs where one cannot; the runner is as before.
+    with pytest.raises(phidias.Error):
+        tiny.generate(["x", ""])
+    assert tiny.generate("x", max_new_tokens=2, stop_ids=[]).generated_tokens == 2
+
+
+def test_a_real_model_answers(real):
+    answer = real.chat("What is the capital of France?", max_new_tokens=40)
+    assert "Paris" in answer.text
