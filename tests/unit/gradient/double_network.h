@@ -1,0 +1,51 @@
+// The network written out plainly in double, sharing no code with the library but its data: what
+// gradients are compared with.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "model/rope.h"
+#include "model/taps.h"
+#include "random_model.h"
+
+namespace phidias::test {
+
+class DoubleNetwork {
+ public:
+  explicit DoubleNetwork(const RandomModel& model);
+
+  // Sees each value in turn and may write it: [N, width], patterns [heads, N, N] (hidden scores are
+  // the lowest finite float).
+  using Visit = std::function<void(Site, size_t layer, std::vector<double>&)>;
+
+  // Logits [N, V].
+  std::vector<double> logits(const std::vector<int32_t>& tokens, RotaryFactors factors,
+                             const Visit& visit) const;
+
+ private:
+  struct Weights {
+    size_t rows = 0;
+    size_t cols = 0;
+    std::vector<double> values;
+  };
+  struct Layer {
+    std::vector<double> attention_norm, ffn_norm;
+    Weights qkv, attention_output, gate_up, down;
+  };
+
+  static Weights decode(const Matrix& matrix);
+  static std::vector<double> multiply(const Weights& weights, const std::vector<double>& x);
+  std::vector<double> normalize(const std::vector<double>& weight,
+                                const std::vector<double>& x) const;
+  void rotate(std::vector<double>& qkv, size_t positions, RotaryFactors factors) const;
+  std::vector<double> attend(size_t layer, const std::vector<double>& qkv, size_t positions,
+                             const Visit& visit) const;
+
+  const ModelSpec* spec_;
+  std::vector<double> final_norm_;
+  Weights embedding_, head_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace phidias::test
