@@ -11,27 +11,47 @@
 #include "formats/carried_files.h"
 #include "formats/gguf_writer.h"
 #include "text/gguf_tokenizer_writer.h"
+#include "text/tokenizer_impl.h"
 
 namespace phidias {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The folder's name, or what the configuration says it was published as.
 std::string name_of_folder(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
   return name.empty() ? "model" : name;
 }
 
-Status add_tokenizer(GgufHeader& header, const ModelFiles& files,
+// llama.cpp decides by general.name whether markers swallow the white space behind them, and
+// looks certain tokens up where it says so: the name has to say "phi-3" exactly where the
+// vocabulary is Phi-3's.
+std::string name_for_vocabulary(std::string name, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return name;
+  bool phi3 = true;
+  for (const char* text : {"</s>", "<unk>", "<s>", "<|endoftext|>"})
+    phi3 = phi3 && tokenizer->find(text).has_value();
+  const AddedToken* end = tokenizer->impl().added.find(std::string_view("<|end|>"));
+  const bool swallows = phi3 && end != nullptr && end->rstrip;
+  std::string lower = name;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const std::string_view word : {"phi-3", "phi3"}) {
+    const size_t at = lower.find(word);
+    if (at == std::string::npos) continue;
+    if (!phi3) name.replace(at, word.size(), "phi 3");
+    return name;
+  }
+  return swallows ? "phi-3 " + name : name;
+}
+
+Status add_tokenizer(GgufHeader& header, const ModelFiles& files, const Tokenizer* tokenizer,
                      std::vector<std::string>& notices) {
-  PHIDIAS_TRY(const auto tokenizer, load_tokenizer_for(files));
   const fs::path json = files.path / "tokenizer.json";
   std::error_code ignored;
-  if (!tokenizer || !fs::exists(json, ignored)) {
+  if (tokenizer == nullptr || !fs::exists(json, ignored)) {
     add_no_tokenizer_keys(header);
-    if (tokenizer)
+    if (tokenizer != nullptr)
       notices.emplace_back("the tokenizer is no tokenizer.json and cannot be written to GGUF");
     return {};
   }
@@ -99,10 +119,12 @@ Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
     copy_keys(header, *files.checkpoint.gguf, options.model_name, file_type);
     plan = plan_copy(*files.checkpoint.gguf);
   } else {
-    add_model_keys(header, files.spec,
-                   options.model_name.empty() ? name_of_folder(model) : options.model_name,
+    PHIDIAS_TRY(const auto tokenizer, load_tokenizer_for(files));
+    const std::string name =
+        options.model_name.empty() ? name_of_folder(model) : options.model_name;
+    add_model_keys(header, files.spec, name_for_vocabulary(name, tokenizer.get()),
                    recipe->file_type);
-    PHIDIAS_CHECK_OK(add_tokenizer(header, files, notices));
+    PHIDIAS_CHECK_OK(add_tokenizer(header, files, tokenizer.get(), notices));
     PHIDIAS_CHECK_OK(carry_files(header, files.path));
     PHIDIAS_TRY(plan, plan_gguf(files.spec, weights));
     plan_factors(plan, files.spec);
