@@ -46,8 +46,8 @@ class HeadGradient {
   void run(size_t first_query, size_t count, SiteMask sites, Visit&& visit) {
     query_ = first_query;
     count_ = count;
-    begin_ = args_->first_keys[first_query];
-    end_ = args_->end_keys[first_query + count - 1];
+    begin_ = args_->patterns != nullptr ? 0 : args_->first_keys[first_query];
+    end_ = args_->patterns != nullptr ? args_->positions : args_->end_keys[first_query + count - 1];
     const SiteRows gradient = {buffers_.gradient, count, args_->positions, args_->positions,
                                static_cast<uint32_t>(first_query)};
     find_probabilities();
@@ -67,6 +67,10 @@ class HeadGradient {
   }
 
  private:
+  // Of the tile's row r in a pattern of all heads.
+  const float* entries(const float* pattern, size_t r) const {
+    return pattern + ((query_ + r) * args_->spec.attention.heads + head_) * args_->positions;
+  }
   float* row(float* tile, size_t r) const { return tile + r * args_->positions; }
 
   // y[r, j] = x[r] . weights[j] for the tile's rows and the keys [begin, end).
@@ -85,7 +89,7 @@ class HeadGradient {
     kernels_->matmul_f32[index_of(Format::kF32)](args);
   }
 
-  // Calls f(row, key) for the keys in [begin, end) that the row does not see.
+  // Calls f(row, key) for the keys in [begin, end) that the row does not see by the mask.
   template <class F>
   void each_hidden(size_t begin, size_t end, F f) const {
     const bool sparse = args_->spec.mask.sparse(args_->layer);
@@ -103,11 +107,20 @@ class HeadGradient {
       for (size_t j = last; j < end; ++j) f(r, j);
     }
   }
+  // With edits, what is hidden has no probability and with it no gradient already.
   void clear_hidden(float* tile, size_t begin, size_t end) const {
+    if (args_->patterns != nullptr) return;
     each_hidden(begin, end, [&](size_t r, size_t j) { row(tile, r)[j] = 0; });
   }
 
   void find_probabilities() const {
+    if (args_->patterns != nullptr) {
+      for (size_t r = 0; r < count_; ++r) {
+        std::copy_n(entries(args_->patterns->softmax, r), args_->positions,
+                    row(buffers_.probabilities, r));
+      }
+      return;
+    }
     const float scale = args_->spec.attention.score_scale();
     dot(rows_.queries, rows_.keys, begin_, end_, buffers_.probabilities);
     each_hidden(begin_, end_, [&](size_t r, size_t j) {
@@ -177,6 +190,10 @@ class HeadGradient {
     args.weights = rows_.output_gradient.row(query_);
     args.weight_stride = rows_.output_gradient.stride;
     args.x = buffers_.probabilities + begin_;
+    if (args_->patterns != nullptr) {
+      args.x = entries(args_->patterns->mixed, 0);
+      args.out_stride = args_->spec.attention.heads * positions;
+    }
     args.totals = buffers_.values + begin_ * dim;
     kernels_->add_transposed(args);
   }

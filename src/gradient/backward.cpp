@@ -144,7 +144,7 @@ class Backward {
     visit(Site::kAttentionHeadOutputs, layer, heads_.data(), query_width, query_width);
     attention_.run(context_,
                    {spec_, layer, rows_, replay_.first_keys(), replay_.end_keys(), replay_.qkv(),
-                    heads_.data(), qkv_.data()},
+                    heads_.data(), replay_.patterns(), qkv_.data()},
                    taps_);
     const size_t qkv_width = attention.qkv_width();
     float* keys = qkv_.data() + query_width;
@@ -298,10 +298,10 @@ Status run_backward(const ModelSpec& spec, const ModelWeights& weights, const Ke
   if (auto supported = gradient_support(spec); !supported.ok()) return supported;
   if (auto outputs = check_outputs(run, taps.outputs()); !outputs.ok()) return outputs;
   for (size_t layer = 0; edits != nullptr && layer < spec.layers; ++layer) {
-    if ((edits->sites(layer) & kPatternSites) != 0 && edits->attention(layer).edits) {
+    if ((edits->sites(layer) & kPatternSites) != 0 && edits->attention(layer).call_edits) {
       return Error{Code::kUnsupported,
-                   "gradients through edits of scores or probabilities are not known; edit the "
-                   "head's outputs instead",
+                   "gradients do not pass edits of keys or values that the cache does not keep; "
+                   "leave out \"scope\": \"call\"",
                    {{}, {}, "layers." + std::to_string(layer)}};
     }
   }

@@ -12,10 +12,11 @@ bool is_pattern(Site site) { return (kPatternSites & mask_of(site)) != 0; }
 
 GradientCollector::GradientCollector(const ModelSpec& spec, size_t positions, Objective objective,
                                      const std::vector<GradientPlace>& wanted,
-                                     std::vector<GradientScale> scales)
+                                     std::vector<GradientScale> scales, EditDerivative* edits)
     : positions_(positions),
       objective_(std::move(objective)),
       scales_(std::move(scales)),
+      edits_(edits),
       masks_(spec.layers) {
   const auto mark = [&](GradientPlace place) {
     if ((kModelSites & mask_of(place.site)) != 0) {
@@ -47,19 +48,24 @@ void GradientCollector::add_objective(uint32_t position, std::span<const float> 
 }
 
 SiteMask GradientCollector::sites(size_t layer) const {
-  return masks_[layer] | model_mask_ | objective_.sites(layer);
+  const SiteMask edits = edits_ == nullptr ? 0 : edits_->sites(layer);
+  return masks_[layer] | model_mask_ | objective_.sites(layer) | edits;
 }
 
 void GradientCollector::visit(Site site, size_t layer, const SiteRows& gradient) {
   objective_.add_site_gradient(site, layer, gradient);
   collect({site, layer}, gradient.position, gradient);
   scale({site, layer}, gradient);
+  if (edits_ != nullptr && (edits_->sites(layer) & mask_of(site)) != 0)
+    edits_->visit(site, layer, gradient);
 }
 
 void GradientCollector::visit_pattern(Site site, size_t layer, size_t head,
                                       const SiteRows& gradient) {
   collect({site, layer}, head * positions_ + gradient.position, gradient);
   scale({site, layer}, gradient);
+  if (edits_ != nullptr && (edits_->sites(layer) & mask_of(site)) != 0)
+    edits_->visit_pattern(site, layer, head, gradient);
 }
 
 void GradientCollector::collect(GradientPlace place, size_t first_row, const SiteRows& gradient) {

@@ -28,6 +28,18 @@ struct GradientScale {
   std::vector<uint32_t> positions;  // ascending; empty: all. Queries for scores and probabilities
 };
 
+// How a run's edits change gradients: from that with respect to an edited value to that with
+// respect to what it was before (set: 0; scale: times the factor; add: as it is). Calls as those of
+// GradientTaps.
+class EditDerivative {
+ public:
+  virtual ~EditDerivative() = default;
+  // Sites of a layer that have edits; kModelSites as RunTaps has them.
+  virtual SiteMask sites(size_t layer) const = 0;
+  virtual void visit(Site site, size_t layer, const SiteRows& gradient) = 0;
+  virtual void visit_pattern(Site site, size_t layer, size_t head, const SiteRows& gradient) = 0;
+};
+
 class GradientCollector : public GradientTaps {
  public:
   // A gradient as the sites have rows: [N, site_width]; of patterns [heads, N, N]. From the final
@@ -38,10 +50,10 @@ class GradientCollector : public GradientTaps {
     std::vector<float> values;
   };
 
-  // Wanted places may repeat. Throws std::bad_alloc.
+  // Wanted places may repeat. `edits` are those of the run and may be null. Throws std::bad_alloc.
   GradientCollector(const ModelSpec& spec, size_t positions, Objective objective,
                     const std::vector<GradientPlace>& wanted,
-                    std::vector<GradientScale> scales = {});
+                    std::vector<GradientScale> scales = {}, EditDerivative* edits = nullptr);
 
   // Bytes of what is collected.
   static uint64_t bytes(const ModelSpec& spec, size_t positions, GradientPlace place);
@@ -67,6 +79,7 @@ class GradientCollector : public GradientTaps {
   size_t positions_;
   Objective objective_;
   std::vector<GradientScale> scales_;
+  EditDerivative* edits_;
   std::map<GradientPlace, Gradient> gradients_;
   std::vector<SiteMask> masks_;  // per layer, of wanted places and scales
   SiteMask model_mask_ = 0;

@@ -23,11 +23,23 @@ class LayerReplay::Taps final : public EditTaps {
  public:
   explicit Taps(LayerReplay& replay) : EditTaps(replay.edits_), replay_(&replay) {}
 
-  SiteMask sites(size_t layer) const override { return kKept | EditTaps::sites(layer); }
+  SiteMask sites(size_t layer) const override {
+    const SiteMask patterns =
+        replay_->edits_patterns_ ? mask_of(Site::kAttentionProbabilities) : SiteMask{0};
+    return kKept | patterns | EditTaps::sites(layer);
+  }
   void visit(Site site, size_t layer, const SiteRows& rows) override {
     EditTaps::visit(site, layer, rows);
     if (site == Site::kLayerInput) keep(replay_->layer_input_, rows.data, rows.rows * rows.width);
     if (site == Site::kGateUpOutput) keep(replay_->gate_up_, rows.data, rows.rows * rows.width);
+  }
+  void visit_pattern(Site site, size_t layer, const SitePattern& pattern) override {
+    const bool kept = replay_->edits_patterns_ && site == Site::kAttentionProbabilities;
+    const size_t begin = pattern.position * pattern.heads * pattern.keys;
+    const size_t count = pattern.rows * pattern.heads * pattern.keys;
+    if (kept) std::memcpy(replay_->softmax_.data() + begin, pattern.data, count * sizeof(float));
+    EditTaps::visit_pattern(site, layer, pattern);
+    if (kept) std::memcpy(replay_->mixed_.data() + begin, pattern.data, count * sizeof(float));
   }
 
  private:
@@ -76,6 +88,14 @@ BatchRun LayerReplay::whole_run() const {
 void LayerReplay::run(size_t layer) {
   const size_t values = state_.rows * spec_->width;
   std::memcpy(state_.stream.data(), run_->streams[layer].data(), values * sizeof(float));
+  edits_patterns_ = edits_ != nullptr && (edits_->sites(layer) & kPatternSites) != 0 &&
+                    edits_->attention(layer).edits;
+  if (edits_patterns_) {
+    const size_t entries = state_.rows * spec_->attention.heads * state_.rows;
+    softmax_.ensure(entries);
+    mixed_.ensure(entries);
+    patterns_ = {softmax_.data(), mixed_.data()};
+  }
   Taps taps(*this);
   BatchRun batch_run = whole_run();
   batch_run.taps = &taps;

@@ -13,6 +13,12 @@
 
 namespace phidias {
 
+// Probabilities of a layer whose scores or probabilities were edited, each [R, heads, R].
+struct EditedPatterns {
+  const float* softmax;  // of the edited scores
+  const float* mixed;    // what the values were mixed with: the edited probabilities
+};
+
 // Letters as in step_state.h, R = N positions. Valid until the next run().
 class LayerReplay {
  public:
@@ -36,6 +42,9 @@ class LayerReplay {
   const float* activation() const { return state_.gate_up.data(); }
   const float* neurons() const { return state_.neurons.row(0); }  // [R, F]
 
+  // Null where attention was left alone.
+  const EditedPatterns* patterns() const { return edits_patterns_ ? &patterns_ : nullptr; }
+
   const uint32_t* first_keys() const { return state_.first_keys.data(); }
   const uint32_t* end_keys() const { return state_.end_keys.data(); }
   // [R, 2, r/2]: cosines, then sines.
@@ -58,6 +67,9 @@ class LayerReplay {
   std::vector<std::byte*> page_pointers_;
   StepState state_;
   AlignedBuffer<float> layer_input_, attention_input_, layer_mid_, gate_up_;
+  bool edits_patterns_ = false;
+  AlignedBuffer<float> softmax_, mixed_;
+  EditedPatterns patterns_ = {};
 };
 
 }  // namespace phidias
