@@ -16,6 +16,14 @@ struct InspectArguments {
   bool json = false;
 };
 
+Json sparse_attention(const ModelInfo& info) {
+  if (info.sparse_block == 0) return {};
+  return {{"block", info.sparse_block},
+          {"local_blocks", info.sparse_local_blocks},
+          {"stride", info.sparse_stride},
+          {"layers", info.sparse_layers}};
+}
+
 Json to_json(const Inspection& inspection) {
   const ModelInfo& info = inspection.info;
   Json json = {{"type", info.type},
@@ -31,6 +39,9 @@ Json to_json(const Inspection& inspection) {
                {"max_context", info.max_context},
                {"original_context", info.original_context},
                {"sliding_window", info.window == 0 ? Json() : Json(info.window)},
+               {"sparse_attention", sparse_attention(info)},
+               {"experts", info.experts},
+               {"experts_per_token", info.experts_per_token},
                {"rotary_dim", info.rotary_dim},
                {"rope_theta", info.rope_theta},
                {"rope_magnitude", info.rope_magnitude},
@@ -86,6 +97,16 @@ std::string to_text(const Inspection& inspection, uint32_t context) {
   line("context",
        std::to_string(info.max_context) +
            (info.window > 0 ? ", each position sees the last " + std::to_string(info.window) : ""));
+  if (info.sparse_block > 0) {
+    line("sparse attention", std::to_string(info.sparse_layers) + " layers: blocks of " +
+                                 std::to_string(info.sparse_block) + ", the last " +
+                                 std::to_string(info.sparse_local_blocks) + " and one of " +
+                                 std::to_string(info.sparse_stride) + " before");
+  }
+  if (info.experts > 0) {
+    line("experts", std::to_string(info.experts) + " a layer, " +
+                        std::to_string(info.experts_per_token) + " for each position");
+  }
   char rope[160];
   std::snprintf(rope, sizeof rope, "theta %g, %u of %u dimensions", info.rope_theta,
                 info.rotary_dim, info.head_dim);

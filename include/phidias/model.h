@@ -31,8 +31,16 @@ struct ModelInfo {
   uint32_t max_context = 0;
   uint32_t original_context = 0;  // 0 without LongRoPE
   uint32_t window = 0;            // 0: every position is seen
+  // Block-sparse attention: blocks of so many positions (0: none), of which the last
+  // sparse_local_blocks are seen and every sparse_stride-th before them, in sparse_layers layers.
+  uint32_t sparse_block = 0;
+  uint32_t sparse_local_blocks = 0;
+  uint32_t sparse_stride = 0;
+  uint32_t sparse_layers = 0;
+  uint32_t experts = 0;  // of each layer, 0 where there is one feed-forward block
+  uint32_t experts_per_token = 0;
   double rope_theta = 0;
-  double rope_magnitude = 1;
+  double rope_magnitude = 1;  // of the long list
   std::string rope_factors_digest;  // of both LongRoPE lists, to tell files apart; empty without
   bool tied_head = false;
   uint64_t parameters = 0;

@@ -46,7 +46,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
     ThreadPool threads(options.threads == 0 ? usable_cores() : options.threads);
     Status failed;
     impl->weights.for_each_matrix(impl->spec, [&](Matrix& matrix) {
-      if (!failed.ok()) return;
+      if (!failed.ok() || matrix.keeps_format) return;
       auto result = converted(matrix, *format, threads);
       // The file's pages were read once and count as ours until they are given back.
       for (const RowBlock& block : matrix.blocks) {

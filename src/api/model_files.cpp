@@ -60,7 +60,6 @@ std::string digest(const LongRope& rope) {
 Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   ModelFiles files;
   files.path = path;
-  files.names = &kHuggingFaceNames;
   const std::filesystem::path config_path = path / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(config_path, ignored)) {
@@ -71,6 +70,7 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   PHIDIAS_TRY(files.config_json, read_text_file(config_path, 64U << 20));
   PHIDIAS_TRY(const Json config, parse_json(files.config_json, config_path.string()));
   PHIDIAS_TRY(files.spec, spec_from_config(JsonReader(config, config_path.string())));
+  files.names = files.spec.tensor_names;
   const std::filesystem::path generation_path = path / "generation_config.json";
   if (std::filesystem::exists(generation_path, ignored)) {
     PHIDIAS_TRY(const std::string text, read_text_file(generation_path, 16U << 20));
@@ -91,12 +91,12 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
 Result<ModelFiles> open_gguf(const std::filesystem::path& path) {
   ModelFiles files;
   files.path = path;
-  files.names = &kGgufNames;
   PHIDIAS_TRY(files.checkpoint, Checkpoint::open(path));
   if (!files.checkpoint.gguf)
     return Error{Code::kUnsupported, "is not a .gguf file or a folder", {path.string(), {}, {}}};
   files.config_json = dump_json(to_json(*files.checkpoint.gguf));
   PHIDIAS_TRY(files.spec, spec_from_gguf(*files.checkpoint.gguf));
+  files.names = files.spec.tensor_names;
   return files;
 }
 
@@ -122,6 +122,17 @@ ModelInfo describe(const ModelFiles& files) {
   info.vocab_size = spec.vocab;
   info.max_context = spec.max_context;
   info.window = spec.mask.window;
+  if (const auto& blocks = spec.mask.blocks) {
+    info.sparse_block = blocks->block;
+    info.sparse_local_blocks = blocks->local_blocks;
+    info.sparse_stride = blocks->stride;
+    info.sparse_layers =
+        spec.layers - (blocks->dense_every > 0 ? spec.layers / blocks->dense_every : 0);
+  }
+  if (spec.experts) {
+    info.experts = spec.experts->count;
+    info.experts_per_token = ExpertsSpec::kPerRow;
+  }
   info.rope_theta = spec.rope.theta;
   if (spec.rope.long_rope) {
     info.original_context = spec.rope.long_rope->original_context;
@@ -138,9 +149,7 @@ ModelInfo describe(const ModelFiles& files) {
 void describe_weights(const ModelSpec& spec, ModelWeights& weights, ModelInfo& info) {
   info.weight_bytes = weights.bytes(spec);
   info.bytes_per_token = weights.bytes_per_token(spec);
-  info.parameters = weights.final_norm.size();
-  for (const LayerWeights& layer : weights.layers)
-    info.parameters += layer.attention_norm.size() + layer.ffn_norm.size();
+  info.parameters = weights.vector_values();
   weights.for_each_matrix(spec, [&info](const Matrix& matrix) {
     info.parameters += matrix.rows * matrix.cols;
     for (const RowBlock& block : matrix.blocks) {

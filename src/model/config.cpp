@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,28 +9,8 @@
 namespace phidias {
 namespace {
 
-// Sizes beyond this are no model but a broken or hostile file; products of two of them cannot
-// overflow.
-constexpr uint64_t kMaxSize = 1U << 24;
-
-Result<uint32_t> size_value(const JsonReader& config, std::string_view key) {
-  PHIDIAS_TRY(const uint64_t value, config.positive(key));
-  if (value > kMaxSize) {
-    return config.error(Code::kCorrupt, "is " + std::to_string(value) + ", more than any model has",
-                        key);
-  }
-  return static_cast<uint32_t>(value);
-}
-
-Result<uint32_t> size_value(const GgufFile& file, const std::string& key) {
-  PHIDIAS_TRY(const auto value, file.optional_unsigned(key));
-  if (!value) return Error{Code::kCorrupt, "is missing", {file.name, {}, key}};
-  if (*value == 0 || *value > kMaxSize) {
-    return Error{Code::kCorrupt,
-                 "is " + std::to_string(*value) + ", which no model has",
-                 {file.name, {}, key}};
-  }
-  return static_cast<uint32_t>(*value);
+std::vector<float> floats(const std::vector<double>& numbers) {
+  return {numbers.begin(), numbers.end()};
 }
 
 Status check_heads(const AttentionSpec& attention, const Place& place) {
@@ -57,6 +38,26 @@ Status check_heads(const AttentionSpec& attention, const Place& place) {
 
 }  // namespace
 
+Result<uint32_t> size_value(const JsonReader& config, std::string_view key) {
+  PHIDIAS_TRY(const uint64_t value, config.positive(key));
+  if (value > kMaxSize) {
+    return config.error(Code::kCorrupt, "is " + std::to_string(value) + ", more than any model has",
+                        key);
+  }
+  return static_cast<uint32_t>(value);
+}
+
+Result<uint32_t> size_value(const GgufFile& file, const std::string& key) {
+  PHIDIAS_TRY(const auto value, file.optional_unsigned(key));
+  if (!value) return Error{Code::kCorrupt, "is missing", {file.name, {}, key}};
+  if (*value == 0 || *value > kMaxSize) {
+    return Error{Code::kCorrupt,
+                 "is " + std::to_string(*value) + ", which no model has",
+                 {file.name, {}, key}};
+  }
+  return static_cast<uint32_t>(*value);
+}
+
 Result<std::vector<int32_t>> token_ids(const JsonReader& config, std::string_view key) {
   std::vector<int32_t> ids;
   if (!config.has(key)) return ids;
@@ -72,7 +73,7 @@ Result<std::vector<int32_t>> token_ids(const JsonReader& config, std::string_vie
   return ids;
 }
 
-Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
+Result<ModelSpec> sizes_from_config(const JsonReader& config, bool tied_by_default) {
   if (config.has("quantization_config")) {
     return config.error(Code::kUnsupported,
                         "checkpoints quantized by other tools are not read; use the original "
@@ -83,7 +84,6 @@ Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
   PHIDIAS_TRY(spec.vocab, size_value(config, "vocab_size"));
   PHIDIAS_TRY(spec.width, size_value(config, "hidden_size"));
   PHIDIAS_TRY(spec.layers, size_value(config, "num_hidden_layers"));
-  PHIDIAS_TRY(spec.ffn_width, size_value(config, "intermediate_size"));
   PHIDIAS_TRY(spec.max_context, size_value(config, "max_position_embeddings"));
   PHIDIAS_TRY(spec.attention.heads, size_value(config, "num_attention_heads"));
   spec.attention.kv_heads = spec.attention.heads;
@@ -102,22 +102,37 @@ Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
   }
   PHIDIAS_CHECK_OK(
       check_heads(spec.attention, config.error(Code::kCorrupt, {}, "num_key_value_heads").place));
-  PHIDIAS_TRY(const double epsilon, config.number("rms_norm_eps"));
-  if (!(epsilon > 0 && epsilon < 1))
-    return config.error(Code::kCorrupt, "must lie between 0 and 1", "rms_norm_eps");
-  spec.norm_epsilon = static_cast<float>(epsilon);
+  PHIDIAS_TRY(const auto tied, config.optional_bool("tie_word_embeddings"));
+  spec.tied_head = tied.value_or(tied_by_default);
+  PHIDIAS_TRY(spec.end_ids, token_ids(config, "eos_token_id"));
+  PHIDIAS_TRY(const auto bos, token_ids(config, "bos_token_id"));
+  if (!bos.empty()) spec.bos_id = bos.front();
+  return spec;
+}
+
+Result<ModelSpec> dense_spec_from_config(const JsonReader& config) {
+  PHIDIAS_TRY(ModelSpec spec, sizes_from_config(config, false));
+  PHIDIAS_TRY(spec.ffn_width, size_value(config, "intermediate_size"));
+  PHIDIAS_TRY(spec.norm_epsilon, epsilon_from_config(config, "rms_norm_eps"));
   PHIDIAS_TRY(const auto activation, config.optional_string("hidden_act"));
   if (activation && *activation != "silu" && *activation != "swish") {
     return config.error(Code::kUnsupported,
                         "activation \"" + *activation + "\"; only \"silu\" is supported",
                         "hidden_act");
   }
-  PHIDIAS_TRY(const auto tied, config.optional_bool("tie_word_embeddings"));
-  spec.tied_head = tied.value_or(false);
-  PHIDIAS_TRY(spec.end_ids, token_ids(config, "eos_token_id"));
-  PHIDIAS_TRY(const auto bos, token_ids(config, "bos_token_id"));
-  if (!bos.empty()) spec.bos_id = bos.front();
   return spec;
+}
+
+Result<float> epsilon_from_config(const JsonReader& config, std::string_view key) {
+  PHIDIAS_TRY(const double epsilon, config.number(key));
+  if (!(epsilon > 0 && epsilon < 1))
+    return config.error(Code::kCorrupt, "must lie between 0 and 1", key);
+  return static_cast<float>(epsilon);
+}
+
+Result<uint32_t> window_from_config(const JsonReader& config, uint32_t max_context) {
+  PHIDIAS_TRY(const auto window, config.optional_unsigned("sliding_window"));
+  return window && *window < max_context ? static_cast<uint32_t>(*window) : 0U;
 }
 
 Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& prefix) {
@@ -188,6 +203,14 @@ JsonReader rope_dictionary(const JsonReader& config) {
                                        : config.child("rope_scaling");
 }
 
+Result<double> theta_from_config(const JsonReader& config, const JsonReader& rope) {
+  PHIDIAS_TRY(const auto outer, config.optional_number("rope_theta"));
+  PHIDIAS_TRY(const auto inner, rope.optional_number("rope_theta"));
+  const double theta = outer ? *outer : inner.value_or(10000.0);
+  if (!(theta > 0)) return config.error(Code::kCorrupt, "must be greater than 0", "rope_theta");
+  return theta;
+}
+
 Result<std::string> rope_kind(const JsonReader& rope) {
   PHIDIAS_TRY(const auto newer, rope.optional_string("rope_type"));
   PHIDIAS_TRY(const auto older, rope.optional_string("type"));
@@ -197,6 +220,61 @@ Result<std::string> rope_kind(const JsonReader& rope) {
         "is \"" + *older + "\" but rope_type is \"" + *newer + "\"; keep the right one", "type");
   }
   return newer ? *newer : older.value_or("default");
+}
+
+Result<LongRope> long_rope_from_config(const JsonReader& config, const JsonReader& rope,
+                                       const ModelSpec& spec, uint32_t default_original) {
+  LongRope result;
+  PHIDIAS_TRY(const auto short_factors, rope.optional_numbers("short_factor"));
+  PHIDIAS_TRY(const auto long_factors, rope.optional_numbers("long_factor"));
+  result.short_factors = floats(short_factors.value_or(std::vector<double>()));
+  result.long_factors = floats(long_factors.value_or(std::vector<double>()));
+  PHIDIAS_CHECK_OK(
+      check_long_rope(result, spec.rope.rotary_dims, rope.error(Code::kCorrupt, {}).place));
+  PHIDIAS_TRY(const auto outer, config.optional_unsigned("original_max_position_embeddings"));
+  PHIDIAS_TRY(const auto inner, rope.optional_unsigned("original_max_position_embeddings"));
+  const uint64_t original = outer ? *outer : inner.value_or(default_original);
+  if (original == 0 || original > spec.max_context) {
+    return config.error(Code::kCorrupt,
+                        "is " + std::to_string(original) +
+                            ", expected 1 to max_position_embeddings (" +
+                            std::to_string(spec.max_context) + ")",
+                        "original_max_position_embeddings");
+  }
+  result.original_context = static_cast<uint32_t>(original);
+  return result;
+}
+
+Result<std::optional<LongRope>> long_rope_from_gguf(const GgufFile& file, const std::string& prefix,
+                                                    const ModelSpec& spec) {
+  // Converters do not write the kind of rotation: the factor tensors mean LongRoPE.
+  LongRope rope;
+  bool any = false;
+  for (const TensorEntry& tensor : file.tensors) {
+    if (!tensor.name.starts_with("rope_factors_")) continue;
+    if (tensor.shape.size() != 1 || format_row(tensor.format).block_values != 1) {
+      return Error{Code::kCorrupt, "must be a vector of floats", {file.name, {}, tensor.name}};
+    }
+    std::vector<float> factors(tensor.shape[0]);
+    format_row(tensor.format).decode(tensor.data, factors.data(), factors.size());
+    (tensor.name == "rope_factors_long.weight" ? rope.long_factors : rope.short_factors) =
+        std::move(factors);
+    any = true;
+  }
+  if (!any) return std::optional<LongRope>();
+  PHIDIAS_CHECK_OK(check_long_rope(rope, spec.rope.rotary_dims, {file.name, {}, "rope_factors"}));
+  const std::string original_key = prefix + ".rope.scaling.original_context_length";
+  PHIDIAS_TRY(const auto original, file.optional_unsigned(original_key));
+  rope.original_context = static_cast<uint32_t>(
+      std::min<uint64_t>(original.value_or(kDefaultOriginalContext), spec.max_context));
+  if (rope.original_context == 0) {
+    return Error{Code::kCorrupt, "must be greater than 0", {file.name, {}, original_key}};
+  }
+  PHIDIAS_TRY(const auto stated, file.optional_number(prefix + ".rope.scaling.attn_factor"));
+  const double scale = static_cast<double>(spec.max_context) / rope.original_context;
+  rope.short_magnitude = rope.long_magnitude =
+      stated ? *stated : long_rope_magnitude(scale, rope.original_context);
+  return std::optional<LongRope>(std::move(rope));
 }
 
 double long_rope_magnitude(double scale, double original_context) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "model/blocks/attention.h"
 #include "model/blocks/ffn.h"
+#include "model/blocks/residual.h"
 
 namespace phidias {
 
@@ -30,6 +32,7 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
   embed(batch);
   taps.enter(0);
   taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);
+  scale_embedding(context);
   place_given_rows(batch);
   for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
     const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, context};
@@ -39,9 +42,8 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
   }
   final_.resize(batch.outputs.size(), spec_->width);
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
-    context.kernels->rms_norm(state_.stream.data() + batch.outputs[i] * spec_->width,
-                              weights_->final_norm.data(), spec_->norm_epsilon, final_.row(i),
-                              spec_->width);
+    normalize(*spec_, *context.kernels, state_.stream.data() + batch.outputs[i] * spec_->width,
+              weights_->final_norm, weights_->final_norm_bias, final_.row(i));
   }
   if constexpr (Taps::kActive) {
     size_t first_row = 0;
@@ -62,6 +64,15 @@ void Decoder::tap_output(Site site, size_t output, float* row, size_t width) con
   const auto [taps, position] = tapped_outputs_[output];
   if (taps == nullptr || (taps->sites(0) & mask_of(site)) == 0) return;
   taps->visit(site, 0, {row, 1, width, width, position});
+}
+
+void Decoder::scale_embedding(RunContext& context) {
+  if (spec_->embedding_scale == 1) return;
+  const size_t width = spec_->width;
+  context.threads->run(state_.rows, 1, [&](size_t begin, size_t end, size_t) {
+    for (size_t i = begin * width; i < end * width; ++i)
+      state_.stream.data()[i] *= spec_->embedding_scale;
+  });
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -101,18 +112,33 @@ void Decoder::place_given_rows(const Batch& batch) {
 void Decoder::logits(size_t first, size_t count, float* out, RunContext& context) {
   std::memcpy(final_piece_.resize(count, spec_->width), final_.row(first),
               count * spec_->width * sizeof(float));
-  linear(context, weights_->head, final_piece_, out, spec_->vocab);
-  if (tapped_outputs_.empty()) return;
-  for (const Site site : {Site::kLmHeadOutput, Site::kLogits}) {
-    for (size_t i = 0; i < count; ++i)
-      tap_output(site, first + i, out + i * spec_->vocab, spec_->vocab);
+  linear(context, weights_->head, final_piece_, out, spec_->vocab, weights_->head_bias);
+  tap_outputs(Site::kLmHeadOutput, first, count, out);
+  if (spec_->logit_divisor != 1 || !spec_->masked_ids.empty()) {
+    for (size_t i = 0; i < count; ++i) finish_logits(*spec_, out + i * spec_->vocab);
   }
+  tap_outputs(Site::kLogits, first, count, out);
+}
+
+void Decoder::tap_outputs(Site site, size_t first, size_t count, float* rows) const {
+  if (tapped_outputs_.empty()) return;
+  for (size_t i = 0; i < count; ++i)
+    tap_output(site, first + i, rows + i * spec_->vocab, spec_->vocab);
+}
+
+void finish_logits(const ModelSpec& spec, float* row) {
+  if (spec.logit_divisor != 1) {
+    for (size_t id = 0; id < spec.vocab; ++id) row[id] /= spec.logit_divisor;
+  }
+  for (const int32_t id : spec.masked_ids) row[id] = std::numeric_limits<float>::lowest();
 }
 
 size_t Decoder::buffer_bytes(const ModelSpec& spec, size_t rows) {
   const AttentionSpec& attention = spec.attention;
+  const size_t passes = spec.experts ? ExpertsSpec::kPerRow : 1;
+  const size_t of_experts = spec.experts ? 2 * passes * spec.width + spec.experts->count : 0;
   const size_t per_row = 3UL * spec.width + attention.qkv_width() + attention.query_width() +
-                         3UL * spec.ffn_width + spec.rope.rotary_dims;
+                         passes * 3UL * spec.ffn_width + of_experts + spec.rope.rotary_dims;
   return rows * per_row * sizeof(float) * 5 / 4;  // a quarter for the quantized copies
 }
 

@@ -11,6 +11,9 @@
 
 namespace phidias {
 
+// From the head's output [V] to logits, in place: divided, and masked, as the specification says.
+void finish_logits(const ModelSpec& spec, float* row);
+
 // Runs batches through the blocks. Holds the buffers of one step: one decoder per engine, one call
 // at a time. The spec and the weights are shared and must outlive it.
 //
@@ -39,6 +42,8 @@ class Decoder {
   void place_given_rows(const Batch& batch);
   template <class Taps>
   void run(const Batch& batch, RunContext& context, Taps taps);
+  void scale_embedding(RunContext& context);
+  void tap_outputs(Site site, size_t first, size_t count, float* rows) const;
   void tap_output(Site site, size_t output, float* row, size_t width) const;
 
   const ModelSpec* spec_;

@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "model/variants/variants.h"
+#include "model/weights.h"
 
 namespace phidias {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 constexpr Variant kVariants[] = {
     {"phi3", "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning",
      phi3_from_config, phi3_from_gguf},
+    {"phimoe", "Phi-3.5-MoE", phimoe_from_config, phimoe_from_gguf},
     {"llama", "the plain Llama block", llama_from_config, llama_from_gguf},
 };
 
@@ -31,6 +33,7 @@ Result<ModelSpec> spec_from_config(const JsonReader& config) {
     if (variant.name != type) continue;
     PHIDIAS_TRY(ModelSpec spec, variant.from_config(config));
     spec.type = type;
+    if (spec.tensor_names == nullptr) spec.tensor_names = &kHuggingFaceNames;
     return spec;
   }
   return unknown(type, config.error(Code::kUnsupported, {}, "model_type").place);
@@ -43,6 +46,7 @@ Result<ModelSpec> spec_from_gguf(const GgufFile& file) {
     if (variant.name != *type) continue;
     PHIDIAS_TRY(ModelSpec spec, variant.from_gguf(file));
     spec.type = *type;
+    if (spec.tensor_names == nullptr) spec.tensor_names = &kGgufNames;
     return spec;
   }
   return unknown(*type, {file.name, {}, "general.architecture"});

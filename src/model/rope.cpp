@@ -9,7 +9,8 @@ RotaryFactors rotary_factors_for(const RopeSpec& rope, uint64_t length) {
   return length > rope.long_rope->original_context ? RotaryFactors::kLong : RotaryFactors::kShort;
 }
 
-RopeTable::RopeTable(const RopeSpec& rope) : half_(rope.rotary_dims / 2) {
+RopeTable::RopeTable(const RopeSpec& rope)
+    : half_(rope.rotary_dims / 2), position_scale_(static_cast<float>(rope.position_scale)) {
   auto build = [&](const std::vector<float>* factors, double magnitude) {
     List list;
     list.magnitude = magnitude;
@@ -33,8 +34,10 @@ RopeTable::RopeTable(const RopeSpec& rope) : half_(rope.rotary_dims / 2) {
 
 void RopeTable::fill(uint32_t position, RotaryFactors factors, float* cosine, float* sine) const {
   const List& list = lists_[static_cast<size_t>(factors)];
+  const float scaled =
+      static_cast<float>(position) * (factors == RotaryFactors::kPlain ? position_scale_ : 1.0F);
   for (size_t m = 0; m < half_; ++m) {
-    const double angle = static_cast<float>(position) * list.inverse_frequencies[m];
+    const double angle = scaled * list.inverse_frequencies[m];
     cosine[m] = static_cast<float>(list.magnitude * std::cos(angle));
     sine[m] = static_cast<float>(list.magnitude * std::sin(angle));
   }

@@ -32,6 +32,7 @@ class RopeTable {
     double magnitude = 1;
   };
   size_t half_;
+  float position_scale_;
   List lists_[3];  // by RotaryFactors
 };
 

@@ -42,6 +42,13 @@ struct BlockSparse {
   uint32_t head_step = 0;     // by so many blocks the seen ones move from head to head
   uint32_t dense_every = 0;   // layer l sees everything where (l + 1) % dense_every == 0; 0: none
 
+  // Blocks [64 word, 64 word + 64) of keys, one bit each.
+  uint64_t bits(size_t head, size_t query_block, size_t word) const {
+    uint64_t result = 0;
+    for (size_t bit = 0; bit < 64 && word * 64 + bit <= query_block; ++bit)
+      result |= uint64_t{sees_block(head, query_block, word * 64 + bit)} << bit;
+    return result;
+  }
   bool dense(size_t layer) const { return dense_every > 0 && (layer + 1) % dense_every == 0; }
   bool sees_block(size_t head, size_t query_block, size_t key_block) const {
     return key_block <= query_block && (query_block - key_block < local_blocks ||

@@ -123,6 +123,54 @@ Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& p
   return matrix;
 }
 
+Matrix Binder::matrix_in_order(const std::string& name, const std::vector<RowSpan>& order,
+                               size_t cols) {
+  Matrix matrix{.rows = 0, .cols = cols, .blocks = {}};
+  for (const RowSpan& span : order) matrix.rows += span.count;
+  const TensorEntry* entry = find(name, {matrix.rows, cols});
+  if (entry == nullptr) return matrix;
+  const size_t row_bytes = format_row(entry->format).row_bytes(cols);
+  size_t next = SIZE_MAX;  // the row after the last span
+  for (const RowSpan& span : order) {
+    if (span.first == next) {
+      matrix.blocks.back().rows += span.count;
+    } else {
+      matrix.blocks.push_back(
+          {entry->format, entry->data + span.first * row_bytes, span.count, nullptr});
+    }
+    next = span.first + span.count;
+  }
+  return matrix;
+}
+
+std::vector<Matrix> Binder::stacked(const std::string& name, size_t count, size_t rows,
+                                    size_t cols) {
+  std::vector<Matrix> matrices;
+  const TensorEntry* entry = find(name, {count, rows, cols});
+  if (entry == nullptr) return matrices;
+  const size_t bytes = rows * format_row(entry->format).row_bytes(cols);
+  for (size_t i = 0; i < count; ++i) {
+    matrices.push_back({.rows = rows,
+                        .cols = cols,
+                        .blocks = {{entry->format, entry->data + i * bytes, rows, nullptr}}});
+  }
+  return matrices;
+}
+
+std::vector<float> Binder::vector(const std::string& fused, const std::vector<MatrixPart>& parts) {
+  if (!has(parts.front().name)) {
+    size_t rows = 0;
+    for (const MatrixPart& part : parts) rows += part.rows;
+    return vector(fused, rows);
+  }
+  std::vector<float> all;
+  for (const MatrixPart& part : parts) {
+    const std::vector<float> values = vector(part.name, part.rows);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 RowBlock Binder::rows_of(const TensorEntry& entry, const MatrixPart& part, size_t cols) const {
   if (part.interleaved_head == 0) return {entry.format, entry.data, part.rows, nullptr};
   const size_t row_bytes = format_row(entry.format).row_bytes(cols);

@@ -25,6 +25,12 @@ struct MatrixPart {
   size_t interleaved_head = 0;
 };
 
+// Consecutive rows of a tensor.
+struct RowSpan {
+  size_t first = 0;
+  size_t count = 0;
+};
+
 // Not thread safe. `tensors` must outlive the binder; matrices point into its mappings.
 class Binder {
  public:
@@ -44,6 +50,12 @@ class Binder {
   }
   // A tensor of this shape as [shape[0], product of the rest], such as a convolution's kernel.
   Matrix flattened(const std::string& name, const std::vector<uint64_t>& shape);
+  // The rows `order` of the tensor [rows, cols], one span after another; nothing is copied.
+  Matrix matrix_in_order(const std::string& name, const std::vector<RowSpan>& order, size_t cols);
+  // Matrices [rows, cols] from one tensor [count, rows, cols].
+  std::vector<Matrix> stacked(const std::string& name, size_t count, size_t rows, size_t cols);
+  // A vector that belongs to such rows: `parts` one after another, or `fused`.
+  std::vector<float> vector(const std::string& fused, const std::vector<MatrixPart>& parts);
   // Accepted where present, and not used.
   void ignore(const std::string& name) { use(name); }
   // Every tensor whose name ends so.

@@ -1,7 +1,7 @@
 #include "model/blocks/attention.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 #include "model/blocks/attention_explicit.h"
 #include "model/blocks/residual.h"
@@ -63,6 +63,41 @@ struct Tile {
 };
 constexpr size_t kTileRows = 32;
 
+// Bits of the key blocks that each row and each head of a group see; rows of one query block share
+// them. Room was reserved by reserve_visible().
+void mark_visible(const BlockArgs& args, const Tile& tile, size_t kv_head, VisibleBlocks& visible) {
+  const BlockSparse& blocks = *args.spec.mask.blocks;
+  const size_t group = args.spec.attention.group();
+  visible.lists.clear();
+  visible.bits.clear();
+  size_t marked = SIZE_MAX;
+  for (size_t r = 0; r < tile.rows; ++r) {
+    const size_t query_block = args.state.positions[tile.first_row + r] / blocks.block;
+    const size_t words = query_block / 64 + 1;
+    if (query_block != marked) {
+      marked = query_block;
+      for (size_t g = 0; g < group; ++g) {
+        for (size_t word = 0; word < words; ++word) {
+          visible.bits.push_back(blocks.bits(kv_head * group + g, query_block, word));
+        }
+      }
+    }
+    for (size_t g = 0; g < group; ++g)
+      visible.lists.push_back(visible.bits.data() + visible.bits.size() - (group - g) * words);
+  }
+}
+
+// So that workers need not allocate and lists stay where they are.
+void reserve_visible(const BlockArgs& args, size_t longest) {
+  const size_t group = args.spec.attention.group();
+  const size_t words = longest / args.spec.mask.blocks->block / 64 + 1;
+  args.state.visible.resize(args.context.threads->threads());
+  for (VisibleBlocks& visible : args.state.visible) {
+    visible.lists.reserve(kTileRows * group);
+    visible.bits.reserve(kTileRows * group * words);
+  }
+}
+
 void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
@@ -90,12 +125,39 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
   kernel.rows = tile.rows;
   kernel.first_key = state.first_keys.data() + tile.first_row;
   kernel.end_key = state.end_keys.data() + tile.first_row;
-  kernel.scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  kernel.scale = attention.score_scale();
+  if (args.spec.mask.sparse(args.layer)) {
+    mark_visible(args, tile, head, state.visible[thread]);
+  }
   kernel.scratch = args.context.scratch[thread].data();
   const KernelTable& kernels = *args.context.kernels;
   (args.context.numerics == Numerics::kExact ? kernels.attention_exact
                                              : kernels.attention[index_of(layout.type)])(kernel);
 }
+
+// qkv_output has the order of the checkpoint's rows, where that is not ours.
+void tap_grouped(const BlockArgs& args, StepTaps& taps) {
+  if (!taps.wants(Site::kQkvOutput)) return;
+  const AttentionSpec& attention = args.spec.attention;
+  const size_t width = attention.qkv_width();
+  const std::vector<RowSpan> order = grouped_rows(attention);
+  std::vector<float> grouped(args.state.rows * width);
+  const auto each_span = [&](const auto& copy) {
+    for (size_t r = 0; r < args.state.rows; ++r) {
+      float* ours = args.state.qkv.data() + r * width;
+      for (const RowSpan& span : order) {
+        copy(ours, grouped.data() + r * width + span.first, span.count * sizeof(float));
+        ours += span.count;
+      }
+    }
+  };
+  each_span(
+      [](const float* ours, float* theirs, size_t bytes) { std::memcpy(theirs, ours, bytes); });
+  taps.at(Site::kQkvOutput, grouped.data(), width, width);
+  each_span(
+      [](float* ours, const float* theirs, size_t bytes) { std::memcpy(ours, theirs, bytes); });
+}
+void tap_grouped(const BlockArgs&, NoTaps&) {}
 
 // Runs whose scores or probabilities are looked at, beside what attend() gave them, and in its
 // place where they are changed.
@@ -117,11 +179,16 @@ void attention_block(const BlockArgs& args, Taps& taps) {
   RunContext& context = args.context;
   const size_t width = args.spec.width;
   taps.at(Site::kLayerInput, state.stream.data(), width, width);
-  norm_stream(args, args.weights.attention_norm);
+  norm_stream(args, args.weights.attention_norm, args.weights.attention_norm_bias);
   taps.at(Site::kAttentionNormOutput, state.normed.row(0), width, width);
   state.qkv.ensure(state.rows * attention.qkv_width());
-  linear(context, args.weights.qkv, state.normed, state.qkv.data(), attention.qkv_width());
-  taps.at(Site::kQkvOutput, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
+  linear(context, args.weights.qkv, state.normed, state.qkv.data(), attention.qkv_width(),
+         args.weights.qkv_bias);
+  if (args.spec.grouped_qkv) {
+    tap_grouped(args, taps);
+  } else {
+    taps.at(Site::kQkvOutput, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
+  }
   if (taps.wants(Site::kAttentionQueries) || taps.wants(Site::kAttentionKeys) ||
       taps.wants(Site::kAttentionValues)) {
     for_each_run(args, rotate_and_store<true, false>);
@@ -153,6 +220,7 @@ void attention_block(const BlockArgs& args, Taps& taps) {
   for (auto& list : state.page_lists) {
     list.reserve(2 * (longest / args.layout.page_positions + 1));  // workers must not allocate
   }
+  if (args.spec.mask.sparse(args.layer)) reserve_visible(args, longest);
   const size_t tasks = tiles.size() * attention.kv_heads;
   context.threads->run(threads, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t share = begin; share < end; ++share) {
@@ -171,7 +239,8 @@ void attention_block(const BlockArgs& args, Taps& taps) {
           attention.query_width());
 
   state.contribution.ensure(state.rows * width);
-  linear(context, args.weights.attention_output, state.heads, state.contribution.data(), width);
+  linear(context, args.weights.attention_output, state.heads, state.contribution.data(), width,
+         args.weights.attention_output_bias);
   taps.at(Site::kAttentionOutput, state.contribution.data(), width, width);
   add_contribution(args);
   taps.at(Site::kLayerMid, state.stream.data(), width, width);

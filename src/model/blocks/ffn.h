@@ -6,7 +6,8 @@
 
 namespace phidias {
 
-// norm -> gate and up -> up * silu(gate) -> down -> added to the stream.
+// norm -> gate and up -> gating -> down (or, with experts, the same in each that a row passes) ->
+// added to the stream.
 // Defined for NoTaps and StepTaps.
 template <class Taps>
 void ffn_block(const BlockArgs& args, Taps& taps);

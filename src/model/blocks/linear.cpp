@@ -14,6 +14,48 @@ bool needs_quantized(const RunContext& context, const RowBlock& block) {
          context.kernels->matmul_q8[index_of(block.format)] != nullptr;
 }
 
+bool needs_quantized(const RunContext& context, const Matrix& weights) {
+  return std::any_of(weights.blocks.begin(), weights.blocks.end(),
+                     [&](const RowBlock& block) { return needs_quantized(context, block); });
+}
+
+// Weight rows [begin, end).
+struct Share {
+  size_t begin;
+  size_t end;
+};
+
+void multiply(RunContext& context, const RowGroup& group, const Activations& x, float* y,
+              size_t y_stride, Share share, size_t thread) {
+  const Matrix& weights = *group.weights;
+  size_t first = 0;
+  for (const RowBlock& block : weights.blocks) {
+    const size_t from = std::max(share.begin, first);
+    const size_t to = std::min(share.end, first + block.rows);
+    if (from < to) {
+      MatmulArgs args;
+      args.weights = block.data;
+      args.row_bytes = format_row(block.format).row_bytes(weights.cols);
+      args.cols = weights.cols;
+      args.out_begin = from - first;
+      args.out_end = to - first;
+      args.x = x.row(group.first);
+      args.x_stride = x.cols();
+      args.rows = group.rows;
+      args.y = y + group.first * y_stride + first;
+      args.y_stride = y_stride;
+      args.scratch = context.scratch[thread].data();
+      if (needs_quantized(context, block)) {
+        args.q = x.quantized_rows(group.first);
+        context.kernels->matmul_q8[index_of(block.format)](args);
+      } else {
+        context.kernels->matmul_f32[index_of(block.format)](args);
+      }
+    }
+    first += block.rows;
+  }
+}
+
 }  // namespace
 
 float* Activations::resize(size_t rows, size_t cols) {
@@ -40,43 +82,38 @@ void Activations::quantize(RunContext& context) {
   quantized_ = true;
 }
 
-QuantizedRows Activations::quantized_rows() const {
-  return {q_values_.data(), q_scales_.data(), q_sums_.data()};
+QuantizedRows Activations::quantized_rows(size_t first) const {
+  const size_t group = first * (cols_ / kQuantGroup);
+  return {q_values_.data() + first * cols_, q_scales_.data() + group, q_sums_.data() + group};
 }
 
-void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride) {
-  const bool quantized =
-      std::any_of(weights.blocks.begin(), weights.blocks.end(),
-                  [&](const RowBlock& block) { return needs_quantized(context, block); });
-  if (quantized) x.quantize(context);
+void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride,
+            std::span<const float> bias) {
+  const RowGroup all{&weights, 0, x.rows()};
+  if (needs_quantized(context, weights)) x.quantize(context);
   context.reserve_scratch(matmul_scratch_floats(weights.cols));
   context.threads->run(weights.rows, kRowGrain, [&](size_t begin, size_t end, size_t thread) {
-    size_t first = 0;
-    for (const RowBlock& block : weights.blocks) {
-      const size_t from = std::max(begin, first);
-      const size_t to = std::min(end, first + block.rows);
-      if (from < to) {
-        MatmulArgs args;
-        args.weights = block.data;
-        args.row_bytes = format_row(block.format).row_bytes(weights.cols);
-        args.cols = weights.cols;
-        args.out_begin = from - first;
-        args.out_end = to - first;
-        args.x = x.row(0);
-        args.x_stride = x.cols();
-        args.rows = x.rows();
-        args.y = y + first;
-        args.y_stride = y_stride;
-        args.scratch = context.scratch[thread].data();
-        if (needs_quantized(context, block)) {
-          args.q = x.quantized_rows();
-          context.kernels->matmul_q8[index_of(block.format)](args);
-        } else {
-          context.kernels->matmul_f32[index_of(block.format)](args);
-        }
-      }
-      first += block.rows;
+    multiply(context, all, x, y, y_stride, {begin, end}, thread);
+    if (bias.empty()) return;
+    for (size_t r = 0; r < x.rows(); ++r) {
+      context.kernels->add(y + r * y_stride + begin, bias.data() + begin, end - begin);
     }
+  });
+}
+
+void linear_groups(RunContext& context, std::span<const RowGroup> groups, Activations& x, float* y,
+                   size_t y_stride) {
+  if (groups.empty()) return;
+  const bool quantized = std::any_of(groups.begin(), groups.end(), [&](const RowGroup& group) {
+    return needs_quantized(context, *group.weights);
+  });
+  if (quantized) x.quantize(context);
+  const Matrix& shape = *groups.front().weights;
+  context.reserve_scratch(matmul_scratch_floats(shape.cols));
+  // Each thread takes the same share of every matrix: balanced, however the rows are spread.
+  context.threads->run(shape.rows, kRowGrain, [&](size_t begin, size_t end, size_t thread) {
+    for (const RowGroup& group : groups)
+      multiply(context, group, x, y, y_stride, {begin, end}, thread);
   });
 }
 

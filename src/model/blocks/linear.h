@@ -1,6 +1,8 @@
 // Products of activations with a weight matrix of any make-up.
 #pragma once
 
+#include <span>
+
 #include "base/memory.h"
 #include "model/run_context.h"
 #include "weights/matrix.h"
@@ -21,7 +23,7 @@ class Activations {
   // matrix that needs it.
   void quantize(RunContext& context);
   bool quantized() const { return quantized_; }
-  QuantizedRows quantized_rows() const;
+  QuantizedRows quantized_rows(size_t first = 0) const;  // from row `first` on
 
  private:
   size_t rows_ = 0;
@@ -33,9 +35,23 @@ class Activations {
   mutable AlignedBuffer<float> q_sums_;
 };
 
-// y[r, :] = W x[r, :] for every row of x; y has rows of `y_stride` floats. x is quantized first
-// where W needs it. Split over weight rows: each output has one owner and one order of summation,
-// whatever the threads.
-void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride);
+// y[r, :] = W x[r, :] + bias for every row of x; y has rows of `y_stride` floats. x is quantized
+// first where W needs it. Split over weight rows: each output has one owner and one order of
+// summation, whatever the threads.
+//   bias    one value per row of W, or empty
+void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride,
+            std::span<const float> bias = {});
+
+// Rows [first, first + rows) of a batch, and the matrix that they alone are multiplied with.
+struct RowGroup {
+  const Matrix* weights;
+  size_t first;
+  size_t rows;
+};
+
+// The same for groups of rows with a matrix each, all of one shape. A row's result does not depend
+// on the other rows of its group.
+void linear_groups(RunContext& context, std::span<const RowGroup> groups, Activations& x, float* y,
+                   size_t y_stride);
 
 }  // namespace phidias

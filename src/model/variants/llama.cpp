@@ -17,11 +17,7 @@ Result<ModelSpec> llama_from_config(const JsonReader& config) {
         "rope type \"" + kind + "\" is not supported for this model type; known is \"default\"",
         "type");
   }
-  PHIDIAS_TRY(const auto outer_theta, config.optional_number("rope_theta"));
-  PHIDIAS_TRY(const auto inner_theta, rope.optional_number("rope_theta"));
-  spec.rope.theta = outer_theta ? *outer_theta : inner_theta.value_or(10000.0);
-  if (!(spec.rope.theta > 0))
-    return config.error(Code::kCorrupt, "must be greater than 0", "rope_theta");
+  PHIDIAS_TRY(spec.rope.theta, theta_from_config(config, rope));
   spec.rope.rotary_dims = spec.attention.head_dim;
   return spec;
 }

@@ -129,5 +129,46 @@ TEST(Convert, EachBlockIsStoredInTheFormatAskedFor) {
   EXPECT_FALSE(converted(matrix, Format::kQ4_K, threads).ok());  // 32 values are no block of 256
 }
 
+TEST(Binder, RowsComeInAnyOrderWithoutACopy) {
+  Tensors tensors;
+  tensors.add("fused", {6, 2}, 0);
+  Binder binder(tensors.set);
+  const Matrix matrix =
+      binder.matrix_in_order("fused", {{0, 1}, {3, 1}, {4, 1}, {1, 2}, {5, 1}}, 2);
+  ASSERT_TRUE(binder.finish().ok());
+  ASSERT_EQ(matrix.rows, 6U);
+  const size_t order[] = {0, 3, 4, 1, 2, 5};
+  for (size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(row(matrix, i).front(), static_cast<float>(2 * order[i])) << i;
+  // Rows 3 and 4 lie together already.
+  ASSERT_EQ(matrix.blocks.size(), 4U);
+  for (const RowBlock& block : matrix.blocks) EXPECT_EQ(block.owner, nullptr);
+}
+
+TEST(Binder, AStackIsCutIntoItsMatrices) {
+  Tensors tensors;
+  tensors.add("stack", {3, 2, 4}, 0);
+  Binder binder(tensors.set);
+  const std::vector<Matrix> matrices = binder.stacked("stack", 3, 2, 4);
+  ASSERT_TRUE(binder.finish().ok());
+  ASSERT_EQ(matrices.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(row(matrices[i], 0).front(), static_cast<float>(8 * i));
+    EXPECT_EQ(row(matrices[i], 1).back(), static_cast<float>(8 * i + 7));
+  }
+}
+
+TEST(Binder, AVectorComesFromItsPartsOrFused) {
+  Tensors tensors;
+  tensors.add("q.bias", {2}, 0);
+  tensors.add("k.bias", {1}, 10);
+  tensors.add("fused.bias", {3}, 20);
+  Binder binder(tensors.set);
+  EXPECT_EQ(binder.vector("none", {{"q.bias", 2, 0}, {"k.bias", 1, 0}}),
+            (std::vector<float>{0, 1, 10}));
+  EXPECT_EQ(binder.vector("fused.bias", {{"v.bias", 3, 0}}), (std::vector<float>{20, 21, 22}));
+  EXPECT_TRUE(binder.finish().ok());
+}
+
 }  // namespace
 }  // namespace phidias
