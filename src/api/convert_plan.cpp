@@ -7,6 +7,7 @@
 #include "base/mapped_file.h"
 #include "base/memory.h"
 #include "base/try.h"
+#include "weights/convert.h"
 
 namespace phidias {
 namespace {
@@ -20,10 +21,7 @@ Matrix slice(const Matrix& matrix, size_t first, size_t count) {
     const size_t begin = std::min(first, block.rows);
     const size_t taken = std::min(block.rows - begin, count);
     if (taken > 0) {
-      RowBlock piece = block;
-      piece.data += begin * format_row(block.format).row_bytes(matrix.cols);
-      piece.rows = taken;
-      part.blocks.push_back(std::move(piece));
+      part.blocks.push_back(slice(block, begin, taken, matrix.cols));
     }
     first -= begin;
     count -= taken;
@@ -181,9 +179,14 @@ size_t interleaved_row(size_t row, size_t head_dim) {
 }
 
 bool as_it_lies(const PlannedTensor& tensor) {
+  const auto& blocks = tensor.rows.blocks;
+  const size_t tile_rows = format_row(tensor.format).tile_rows;
   return tensor.interleaved_head == 0 &&
-         std::all_of(tensor.rows.blocks.begin(), tensor.rows.blocks.end(),
-                     [&](const RowBlock& block) { return block.format == tensor.format; });
+         std::all_of(blocks.begin(), blocks.end(), [&](const RowBlock& block) {
+           // A tile that is not full can stand only at the end.
+           return block.format == tensor.format &&
+                  (block.rows % tile_rows == 0 || &block == &blocks.back());
+         });
 }
 
 }  // namespace
@@ -219,6 +222,19 @@ ConversionPlan plan_copy(const GgufFile& file) {
   return plan;
 }
 
+void add_long_rope_factors(ConversionPlan& plan, const ModelSpec& spec) {
+  if (!spec.rope.long_rope) return;
+  const auto add = [&](const char* name, const std::vector<float>& factors) {
+    PlannedTensor tensor;
+    tensor.name = name;
+    tensor.shape = {factors.size()};
+    tensor.rows = vector_of(factors);
+    plan.insert(plan.begin(), std::move(tensor));
+  };
+  add("rope_factors_short.weight", spec.rope.long_rope->short_factors);
+  add("rope_factors_long.weight", spec.rope.long_rope->long_factors);
+}
+
 void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers) {
   for (PlannedTensor& tensor : plan) {
     tensor.format =
@@ -243,41 +259,45 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
     state.tensor = tensor.name;
     const Matrix& source = tensor.rows;
     const FormatRow& target = format_row(tensor.format);
-    const size_t row_bytes = target.row_bytes(source.cols);
+    const size_t tile_bytes = target.tile_bytes(source.cols);
     if (as_it_lies(tensor)) {
       for (const RowBlock& block : source.blocks) {
-        for (size_t at = 0, size = block.rows * row_bytes; at < size; at += kPieceBytes)
+        for (size_t at = 0, size = block.bytes(source.cols); at < size; at += kPieceBytes)
           PHIDIAS_CHECK_OK(give({block.data + at, std::min(kPieceBytes, size - at)}));
       }
     } else {
-      const size_t piece_rows = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, row_bytes));
+      const size_t piece_tiles = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, tile_bytes));
+      const size_t piece_rows = piece_tiles * target.tile_rows;
       try {
-        piece.ensure(piece_rows * row_bytes);
-        decoded.ensure(threads.threads() * source.cols);
+        piece.ensure(piece_tiles * tile_bytes);
+        decoded.ensure(threads.threads() * target.tile_rows * source.cols);
       } catch (const std::bad_alloc&) {
         return Error{
             Code::kOutOfMemory, "no memory for rows of this length", {{}, {}, tensor.name}};
       }
       for (size_t first = 0; first < source.rows; first += piece_rows) {
         const size_t count = std::min(piece_rows, source.rows - first);
-        threads.run(count, 1, [&](size_t begin, size_t end, size_t thread) {
-          float* values = decoded.data() + thread * source.cols;
-          for (size_t row = begin; row < end; ++row) {
-            const size_t from = tensor.interleaved_head == 0
-                                    ? first + row
-                                    : interleaved_row(first + row, tensor.interleaved_head);
-            decode_row(source, from, values);
-            target.encode(values, piece.data() + row * row_bytes, source.cols);
+        threads.run(count, target.tile_rows, [&](size_t begin, size_t end, size_t thread) {
+          float* values = decoded.data() + thread * target.tile_rows * source.cols;
+          for (size_t row = begin; row < end; row += target.tile_rows) {
+            const size_t rows = std::min<size_t>(target.tile_rows, end - row);
+            for (size_t i = 0; i < rows; ++i) {
+              const size_t from = tensor.interleaved_head == 0
+                                      ? first + row + i
+                                      : interleaved_row(first + row + i, tensor.interleaved_head);
+              decode_row(source, from, values + i * source.cols);
+            }
+            target.encode_tile(values, rows, nullptr,
+                               piece.data() + row / target.tile_rows * tile_bytes, source.cols);
           }
         });
-        PHIDIAS_CHECK_OK(give({piece.data(), count * row_bytes}));
+        PHIDIAS_CHECK_OK(give({piece.data(), target.matrix_bytes(count, source.cols)}));
       }
     }
     // A vector's memory is no mapping's.
     if (tensor.role == TensorRole::kOther) continue;
     for (const RowBlock& block : source.blocks) {
-      if (block.owner == nullptr)
-        release_mapped(block.data, block.rows * format_row(block.format).row_bytes(source.cols));
+      if (block.owner == nullptr) release_mapped(block.data, block.bytes(source.cols));
     }
   }
   static_cast<void>(importance);

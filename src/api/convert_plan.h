@@ -31,7 +31,7 @@ struct PlannedTensor {
   size_t interleaved_head = 0;
   Format format = Format::kF32;  // to be written
 
-  uint64_t bytes() const { return rows.rows * format_row(format).row_bytes(rows.cols); }
+  uint64_t bytes() const { return format_row(format).matrix_bytes(rows.rows, rows.cols); }
 };
 using ConversionPlan = std::vector<PlannedTensor>;
 
@@ -43,6 +43,10 @@ Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weig
 Result<ConversionPlan> plan_folder(const ModelSpec& spec, const ModelWeights& weights);
 // The tensors of a GGUF file as they stand there.
 ConversionPlan plan_copy(const GgufFile& file);
+
+// LongRoPE's factors before all other tensors, where the model has them. The spec must outlive the
+// plan.
+void add_long_rope_factors(ConversionPlan& plan, const ModelSpec& spec);
 
 // Every tensor's format by the recipe.
 void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers);

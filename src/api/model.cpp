@@ -51,7 +51,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
       // The file's pages were read once and count as ours until they are given back.
       for (const RowBlock& block : matrix.blocks) {
         if (result.ok() && block.owner == nullptr && block.format != *format) {
-          release_mapped(block.data, block.rows * format_row(block.format).row_bytes(matrix.cols));
+          release_mapped(block.data, block.bytes(matrix.cols));
         }
       }
       if (result.ok())

@@ -158,7 +158,7 @@ void describe_weights(const ModelSpec& spec, ModelWeights& weights, ModelInfo& i
                              [&](const auto& entry) { return entry.first == format.name; });
       if (at == info.weight_types.end())
         at = info.weight_types.insert(at, {std::string(format.name), 0});
-      at->second += block.rows * format.row_bytes(matrix.cols);
+      at->second += block.bytes(matrix.cols);
     }
   });
 }

@@ -19,6 +19,7 @@ const std::vector<Recipe>& recipes() {
       {{"q6_k", "6.56 bits"}, "Q6_K", 18},
       {{"q5_0", "5.5 bits, head Q6_K"}, "Q5_0", 8, {{kHead, "Q6_K"}}},
       {{"q5_1", "6 bits, head Q6_K"}, "Q5_1", 9, {{kHead, "Q6_K"}}},
+      {{"q4", "the 4-bit type of this program, all of it"}, "Q4_0", 2},
       {{"q4_0", "4.5 bits, head Q6_K"}, "Q4_0", 2, {{kHead, "Q6_K"}}},
       {{"q4_1", "5 bits, head Q6_K"}, "Q4_1", 3, {{kHead, "Q6_K"}}},
       {{"q4_k_m", "4.5 bits; more for the head, values and half of the down projections"},
@@ -40,15 +41,13 @@ bool in_some(size_t layer, size_t layers) {
   return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
-double bits(const FormatRow& row) { return 8.0 * row.block_bytes / row.block_values; }
-
 Format fitting(Format wanted, size_t cols) {
   const FormatRow& row = format_row(wanted);
   if (cols % row.block_values == 0) return wanted;
   const FormatRow* best = nullptr;
   for (const FormatRow& other : format_rows()) {
-    if (bits(other) <= bits(row) || cols % other.block_values != 0) continue;
-    if (best == nullptr || bits(other) < bits(*best)) best = &other;
+    if (other.bits_per_value() <= row.bits_per_value() || cols % other.block_values != 0) continue;
+    if (best == nullptr || other.bits_per_value() < best->bits_per_value()) best = &other;
   }
   return best == nullptr ? Format::kF32 : best->format;
 }

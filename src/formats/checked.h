@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 
+#include "quant/format.h"
+
 namespace phidias {
 
 inline std::optional<uint64_t> checked_add(uint64_t a, uint64_t b) {
@@ -26,6 +28,15 @@ inline std::optional<uint64_t> checked_product(std::span<const uint64_t> shape) 
     if (__builtin_mul_overflow(product, extent, &product)) return std::nullopt;
   }
   return product;
+}
+
+// Bytes of `values` values in rows of `row_values`, which are whole blocks.
+inline std::optional<uint64_t> checked_matrix_bytes(const FormatRow& format, uint64_t values,
+                                                    uint64_t row_values) {
+  const uint64_t rows = row_values > 0 ? values / row_values : 0;
+  const uint64_t tiles = rows / format.tile_rows + (rows % format.tile_rows != 0 ? 1 : 0);
+  const auto blocks = checked_multiply(tiles, row_values / format.block_values);
+  return blocks ? checked_multiply(*blocks, format.block_bytes) : std::nullopt;
 }
 
 }  // namespace phidias

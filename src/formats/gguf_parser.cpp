@@ -332,8 +332,7 @@ class GgufParser {
                                  row_values, row.block_values, row.name));
     }
     const auto values = checked_product(entry.shape);
-    const auto size =
-        values ? checked_multiply(*values / row.block_values, row.block_bytes) : std::nullopt;
+    const auto size = values ? checked_matrix_bytes(row, *values, row_values) : std::nullopt;
     if (!size) {
       return corrupt(fmt::format("has the shape [{}]: more values than can be counted",
                                  fmt::join(entry.shape, ", ")));

@@ -79,7 +79,7 @@ void GgufHeader::add_tensor(std::string_view name, Format format, std::span<cons
   PHIDIAS_ASSERT(shape.size() <= kGgufMaxDimensions);
   PHIDIAS_ASSERT(row_values % row.block_values == 0);
   PHIDIAS_ASSERT(values.has_value());
-  const auto size = checked_multiply(*values / row.block_values, row.block_bytes);
+  const auto size = checked_matrix_bytes(row, *values, row_values);
   PHIDIAS_ASSERT(size.has_value());
 
   append_text(directory_, name);

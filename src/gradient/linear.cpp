@@ -58,8 +58,9 @@ void decode_columns(const Matrix& weights, size_t row, size_t begin, size_t coun
   for (const RowBlock& block : weights.blocks) {
     if (row < block.rows) {
       const FormatRow& format = format_row(block.format);
-      format.decode(block.data + row * format.row_bytes(weights.cols) + format.row_bytes(begin),
-                    out, count);
+      format.decode_tile_row(
+          format.tile_of(block.data, row, weights.cols) + format.tile_bytes(begin),
+          row % format.tile_rows, out, count);
       return;
     }
     row -= block.rows;

@@ -253,7 +253,7 @@ size_t ModelWeights::mapped_bytes(const ModelSpec& spec) const {
   const_cast<ModelWeights*>(this)->for_each_matrix(spec, [&total](const Matrix& matrix) {
     for (const RowBlock& block : matrix.blocks) {
       if (block.owner == nullptr) {
-        total += block.rows * format_row(block.format).row_bytes(matrix.cols);
+        total += block.bytes(matrix.cols);
       }
     }
   });

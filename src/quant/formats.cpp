@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
 #include "quant/bf16.h"
 #include "quant/f16.h"
 #include "quant/f32.h"
 #include "quant/format.h"
+#include "quant/q4.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"
@@ -20,12 +22,53 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "blocks are read as they lie in files");
 
+// What a format of single rows does for the functions of tiles.
+template <typename F>
+struct SingleRows {
+  static void decode(const std::byte* tile, size_t, float* dst, size_t values) {
+    F::decode(tile, dst, values);
+  }
+  static void encode(const float* src, size_t, const float* importance, std::byte* tile,
+                     size_t values) {
+    if constexpr (requires { F::encode(src, tile, values, importance); }) {
+      F::encode(src, tile, values, importance);
+    } else {
+      F::encode(src, tile, values);
+    }
+  }
+  static void copy(const std::byte* from_tile, size_t, std::byte* to_tile, size_t, size_t values) {
+    if (values == 0) return;
+    std::memcpy(to_tile, from_tile, values / F::kBlockValues * sizeof(typename F::Block));
+  }
+};
+
 template <typename F>
 constexpr FormatRow row(Format format, std::string_view name, uint32_t ggml_type,
                         std::string_view safetensors = {}) {
-  return {format,    name,        F::kBlockValues, sizeof(typename F::Block),
-          ggml_type, safetensors, &F::decode,      &F::encode};
+  constexpr bool kTiles = requires { F::kTileRows; };
+  FormatRow result = {};
+  result.format = format;
+  result.name = name;
+  result.block_values = F::kBlockValues;
+  result.block_bytes = sizeof(typename F::Block);
+  result.ggml_type = ggml_type;
+  result.safetensors = safetensors;
+  if constexpr (kTiles) {
+    result.tile_rows = F::kTileRows;
+    result.decode_tile_row = F::decode_row;
+    result.encode_tile = F::encode;
+    result.copy_tile_row = F::copy_row;
+  } else {
+    result.tile_rows = 1;
+    result.decode_tile_row = SingleRows<F>::decode;
+    result.encode_tile = SingleRows<F>::encode;
+    result.copy_tile_row = SingleRows<F>::copy;
+  }
+  return result;
 }
+
+// Our own format's number: out of the way of those that ggml gives away one after another.
+constexpr uint32_t kGgmlQ4 = 0x50513400;
 
 // In the order of the enumeration. Numbers: enum ggml_type of ggml.h.
 constexpr std::array<FormatRow, kFormatCount> kRows = {
@@ -40,6 +83,7 @@ constexpr std::array<FormatRow, kFormatCount> kRows = {
     row<Q4_K>(Format::kQ4_K, "Q4_K", 12),          //
     row<Q5_K>(Format::kQ5_K, "Q5_K", 13),          //
     row<Q6_K>(Format::kQ6_K, "Q6_K", 14),          //
+    row<Q4>(Format::kQ4, "Q4", kGgmlQ4),           //
 };
 
 constexpr bool rows_are_in_order() {

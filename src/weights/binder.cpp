@@ -102,22 +102,21 @@ Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& p
     if (const TensorEntry* entry = find(fused, {matrix.rows, cols})) {
       // The fused tensor is as many blocks as it has parts, so that each can be permuted on its
       // own.
-      const size_t row_bytes = format_row(entry->format).row_bytes(cols);
-      TensorEntry rest = *entry;
+      size_t first = 0;
       for (const MatrixPart& part : parts) {
-        matrix.blocks.push_back(rows_of(rest, part, cols));
-        rest.data += part.rows * row_bytes;
+        matrix.blocks.push_back(rows_of(*entry, first, part, cols));
+        first += part.rows;
       }
       const bool as_it_lies = std::all_of(parts.begin(), parts.end(), [](const MatrixPart& part) {
         return part.interleaved_head == 0;
       });
-      if (as_it_lies) matrix.blocks = {RowBlock{entry->format, entry->data, matrix.rows, nullptr}};
+      if (as_it_lies) matrix.blocks = {{entry->format, entry->data, matrix.rows, nullptr}};
     }
     return matrix;
   }
   for (const MatrixPart& part : parts) {
     if (const TensorEntry* entry = find(part.name, {part.rows, cols})) {
-      matrix.blocks.push_back(rows_of(*entry, part, cols));
+      matrix.blocks.push_back(rows_of(*entry, 0, part, cols));
     }
   }
   return matrix;
@@ -126,20 +125,19 @@ Matrix Binder::matrix(const std::string& fused, const std::vector<MatrixPart>& p
 Matrix Binder::matrix_in_order(const std::string& name, const std::vector<RowSpan>& order,
                                size_t cols) {
   Matrix matrix{.rows = 0, .cols = cols, .blocks = {}};
-  for (const RowSpan& span : order) matrix.rows += span.count;
+  std::vector<RowSpan> spans;  // neighbours joined
+  for (const RowSpan& span : order) {
+    matrix.rows += span.count;
+    if (!spans.empty() && span.first == spans.back().first + spans.back().count) {
+      spans.back().count += span.count;
+    } else {
+      spans.push_back(span);
+    }
+  }
   const TensorEntry* entry = find(name, {matrix.rows, cols});
   if (entry == nullptr) return matrix;
-  const size_t row_bytes = format_row(entry->format).row_bytes(cols);
-  size_t next = SIZE_MAX;  // the row after the last span
-  for (const RowSpan& span : order) {
-    if (span.first == next) {
-      matrix.blocks.back().rows += span.count;
-    } else {
-      matrix.blocks.push_back(
-          {entry->format, entry->data + span.first * row_bytes, span.count, nullptr});
-    }
-    next = span.first + span.count;
-  }
+  for (const RowSpan& span : spans)
+    matrix.blocks.push_back(rows_of(*entry, span.first, {{}, span.count, 0}, cols));
   return matrix;
 }
 
@@ -148,11 +146,9 @@ std::vector<Matrix> Binder::stacked(const std::string& name, size_t count, size_
   std::vector<Matrix> matrices;
   const TensorEntry* entry = find(name, {count, rows, cols});
   if (entry == nullptr) return matrices;
-  const size_t bytes = rows * format_row(entry->format).row_bytes(cols);
   for (size_t i = 0; i < count; ++i) {
-    matrices.push_back({.rows = rows,
-                        .cols = cols,
-                        .blocks = {{entry->format, entry->data + i * bytes, rows, nullptr}}});
+    matrices.push_back(
+        {.rows = rows, .cols = cols, .blocks = {rows_of(*entry, i * rows, {{}, rows, 0}, cols)}});
   }
   return matrices;
 }
@@ -171,17 +167,25 @@ std::vector<float> Binder::vector(const std::string& fused, const std::vector<Ma
   return all;
 }
 
-RowBlock Binder::rows_of(const TensorEntry& entry, const MatrixPart& part, size_t cols) const {
-  if (part.interleaved_head == 0) return {entry.format, entry.data, part.rows, nullptr};
-  const size_t row_bytes = format_row(entry.format).row_bytes(cols);
-  auto copy = std::make_shared<AlignedBuffer<std::byte>>(part.rows * row_bytes);
+RowBlock Binder::rows_of(const TensorEntry& entry, size_t first, const MatrixPart& part,
+                         size_t cols) const {
+  const FormatRow& format = format_row(entry.format);
+  if (part.interleaved_head == 0 && first % format.tile_rows == 0) {
+    return {entry.format, format.tile_of(entry.data, first, cols), part.rows, nullptr};
+  }
+  const size_t bytes = format.matrix_bytes(part.rows, cols);
+  auto copy = std::make_shared<AlignedBuffer<std::byte>>(bytes);
+  std::memset(copy->data(), 0, bytes);  // rows that only fill up a tile are copied from nowhere
   const size_t half = part.interleaved_head / 2;
   for (size_t row = 0; row < part.rows; ++row) {
-    const size_t head = row / part.interleaved_head;
-    const size_t within = row % part.interleaved_head;
-    const size_t source =
-        head * part.interleaved_head + (within < half ? 2 * within : 2 * (within - half) + 1);
-    std::memcpy(copy->data() + row * row_bytes, entry.data + source * row_bytes, row_bytes);
+    size_t source = first + row;
+    if (half > 0) {
+      const size_t within = row % part.interleaved_head;
+      source += (within < half ? 2 * within : 2 * (within - half) + 1) - within;
+    }
+    const size_t tile = row / format.tile_rows * format.tile_bytes(cols);
+    format.copy_tile_row(format.tile_of(entry.data, source, cols), source % format.tile_rows,
+                         copy->data() + tile, row % format.tile_rows, cols);
   }
   const std::byte* data = copy->data();
   return {entry.format, data, part.rows, std::move(copy)};

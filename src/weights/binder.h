@@ -70,7 +70,9 @@ class Binder {
  private:
   const TensorEntry* use(const std::string& name);
   const TensorEntry* find(const std::string& name, const std::vector<uint64_t>& shape);
-  RowBlock rows_of(const TensorEntry& entry, const MatrixPart& part, size_t cols) const;
+  // The rows of `part`, which begin at row `first` of the tensor.
+  RowBlock rows_of(const TensorEntry& entry, size_t first, const MatrixPart& part,
+                   size_t cols) const;
   std::string where(const TensorEntry& entry) const;
 
   const TensorSet* tensors_;

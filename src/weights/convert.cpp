@@ -1,10 +1,30 @@
 #include "weights/convert.h"
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/memory.h"
 
 namespace phidias {
+
+RowBlock slice(const RowBlock& block, size_t first, size_t count, size_t cols) {
+  const FormatRow& format = format_row(block.format);
+  if (first % format.tile_rows == 0) {
+    return {block.format, format.tile_of(block.data, first, cols), count, block.owner};
+  }
+  const size_t bytes = format.matrix_bytes(count, cols);
+  auto copy = std::make_shared<AlignedBuffer<std::byte>>(bytes);
+  std::memset(copy->data(), 0, bytes);
+  for (size_t row = 0; row < count; ++row) {
+    const size_t source = first + row;
+    format.copy_tile_row(format.tile_of(block.data, source, cols), source % format.tile_rows,
+                         copy->data() + row / format.tile_rows * format.tile_bytes(cols),
+                         row % format.tile_rows, cols);
+  }
+  const std::byte* data = copy->data();
+  return {block.format, data, count, std::move(copy)};
+}
 
 Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threads) {
   const FormatRow& target = format_row(format);
@@ -22,24 +42,27 @@ Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threa
       continue;
     }
     const FormatRow& source = format_row(block.format);
-    const size_t source_bytes = source.row_bytes(matrix.cols);
-    const size_t target_bytes = target.row_bytes(matrix.cols);
+    const size_t tile_rows = target.tile_rows;
+    const size_t bytes = target.matrix_bytes(block.rows, matrix.cols);
     std::shared_ptr<AlignedBuffer<std::byte>> copy;
-    AlignedBuffer<float> rows;  // one decoded row per thread
+    AlignedBuffer<float> rows;  // decoded rows of one tile per thread
     try {
-      rows.ensure(threads.threads() * matrix.cols);
-      copy = std::make_shared<AlignedBuffer<std::byte>>(block.rows * target_bytes);
+      rows.ensure(threads.threads() * tile_rows * matrix.cols);
+      copy = std::make_shared<AlignedBuffer<std::byte>>(bytes);
     } catch (const std::bad_alloc&) {
       return Error{Code::kOutOfMemory,
-                   "no memory for " + std::to_string(block.rows * target_bytes) +
-                       " bytes of converted weights",
+                   "no memory for " + std::to_string(bytes) + " bytes of converted weights",
                    {}};
     }
-    threads.run(block.rows, 1, [&](size_t begin, size_t end, size_t thread) {
-      float* values = rows.data() + thread * matrix.cols;
-      for (size_t row = begin; row < end; ++row) {
-        source.decode(block.data + row * source_bytes, values, matrix.cols);
-        target.encode(values, copy->data() + row * target_bytes, matrix.cols);
+    threads.run(block.rows, tile_rows, [&](size_t begin, size_t end, size_t thread) {
+      float* values = rows.data() + thread * tile_rows * matrix.cols;
+      for (size_t first = begin; first < end; first += tile_rows) {
+        const size_t count = std::min(tile_rows, end - first);
+        for (size_t i = 0; i < count; ++i) {
+          source.decode_row(block.data, first + i, values + i * matrix.cols, matrix.cols);
+        }
+        std::byte* tile = copy->data() + first / tile_rows * target.tile_bytes(matrix.cols);
+        target.encode_tile(values, count, nullptr, tile, matrix.cols);
       }
     });
     const std::byte* data = copy->data();

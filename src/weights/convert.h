@@ -7,9 +7,12 @@
 
 namespace phidias {
 
-// A copy of the matrix with every block in `format`, row by row: no second copy of the whole exists
-// at any time. Blocks that are in `format` already are shared. Errors: kUnsupported if cols is not
-// a multiple of the format's block; kOutOfMemory.
+// Rows [first, first + count) of a block. Shared with it, unless they begin inside a tile.
+RowBlock slice(const RowBlock& block, size_t first, size_t count, size_t cols);
+
+// A copy of the matrix with every block in `format`, tile by tile: no second copy of the whole
+// exists at any time. Blocks that are in `format` already are shared. Errors: kUnsupported if cols
+// is not a multiple of the format's block; kOutOfMemory.
 Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threads);
 
 }  // namespace phidias

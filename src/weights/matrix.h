@@ -10,13 +10,15 @@
 
 namespace phidias {
 
-// `rows` consecutive rows, each of format_row(format).row_bytes(cols) bytes.
+// `rows` consecutive rows: whole tiles of the format, of which the last may have rows to spare.
 struct RowBlock {
   Format format = Format::kF32;
   const std::byte* data = nullptr;
   size_t rows = 0;
   std::shared_ptr<const void>
       owner;  // keeps a converted copy alive; null for memory of a mapped file
+
+  size_t bytes(size_t cols) const { return format_row(format).matrix_bytes(rows, cols); }
 };
 
 // y = W x with W [rows, cols]. Immutable once bound; the files it points into are kept by
@@ -29,8 +31,7 @@ struct Matrix {
 
   size_t bytes() const {
     size_t total = 0;
-    for (const RowBlock& block : blocks)
-      total += block.rows * format_row(block.format).row_bytes(cols);
+    for (const RowBlock& block : blocks) total += block.bytes(cols);
     return total;
   }
 };
@@ -39,8 +40,7 @@ struct Matrix {
 inline void decode_row(const Matrix& matrix, size_t row, float* out) {
   for (const RowBlock& block : matrix.blocks) {
     if (row < block.rows) {
-      const FormatRow& format = format_row(block.format);
-      format.decode(block.data + row * format.row_bytes(matrix.cols), out, matrix.cols);
+      format_row(block.format).decode_row(block.data, row, out, matrix.cols);
       return;
     }
     row -= block.rows;

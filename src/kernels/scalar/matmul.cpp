@@ -26,7 +26,7 @@ template <Format kFormat>
 void matmul_f32(const MatmulArgs& args) {
   const FormatRow& format = format_row(kFormat);
   for (size_t o = args.out_begin; o < args.out_end; ++o) {
-    format.decode(args.weights + o * args.row_bytes, args.scratch, args.cols);
+    format.decode_row(args.weights, o, args.scratch, args.cols);
     for (size_t r = 0; r < args.rows; ++r) {
       args.y[r * args.y_stride + o] = dot_f32(args.x + r * args.x_stride, args.scratch, args.cols);
     }
@@ -75,6 +75,7 @@ void fill_matmul(KernelTable& table) {
   table.matmul_f32[index_of(Format::kQ4_K)] = matmul_f32<Format::kQ4_K>;
   table.matmul_f32[index_of(Format::kQ5_K)] = matmul_f32<Format::kQ5_K>;
   table.matmul_f32[index_of(Format::kQ6_K)] = matmul_f32<Format::kQ6_K>;
+  table.matmul_f32[index_of(Format::kQ4)] = matmul_f32<Format::kQ4>;
 
   table.matmul_q8[index_of(Format::kQ8_0)] = matmul_q8<Q8_0>;
   table.matmul_q8[index_of(Format::kQ4_0)] = matmul_q8<Q4_0>;

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat,
                          ::testing::Values(Format::kF32, Format::kF16, Format::kBF16, Format::kQ8_0,
                                            Format::kQ4_0, Format::kQ4_1, Format::kQ5_0,
                                            Format::kQ5_1, Format::kQ4_K, Format::kQ5_K,
-                                           Format::kQ6_K),
+                                           Format::kQ6_K, Format::kQ4),
                          [](const auto& test) { return std::string(format_row(test.param).name); });
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "weights/convert.h"
@@ -127,6 +129,85 @@ TEST(Convert, EachBlockIsStoredInTheFormatAskedFor) {
   const auto same = converted(*halves, Format::kBF16, threads);
   EXPECT_EQ(same->blocks[0].data, halves->blocks[0].data);
   EXPECT_FALSE(converted(matrix, Format::kQ4_K, threads).ok());  // 32 values are no block of 256
+}
+
+// A matrix in a format whose rows lie sixteen at a time.
+class Tiles {
+ public:
+  Tiles(Tensors& tensors, const std::string& name, size_t rows, size_t cols)
+      : cols_(cols), values_(rows * cols), bytes_(row().matrix_bytes(rows, cols)) {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      values_[i] = std::sin(static_cast<float>(i)) * static_cast<float>(1 + i / cols);
+    }
+    for (size_t r = 0; r < rows; r += row().tile_rows) {
+      row().encode_tile(values_.data() + r * cols, std::min<size_t>(row().tile_rows, rows - r),
+                        nullptr, bytes_.data() + r / row().tile_rows * row().tile_bytes(cols),
+                        cols);
+    }
+    tensors.set.tensors.push_back({.name = name,
+                                   .format = Format::kQ4,
+                                   .shape = {rows, cols},
+                                   .data = bytes_.data(),
+                                   .bytes = bytes_.size(),
+                                   .offset = 0,
+                                   .file = 0});
+  }
+  static const FormatRow& row() { return format_row(Format::kQ4); }
+  std::vector<float> decoded(size_t r) const {
+    std::vector<float> values(cols_);
+    row().decode_row(bytes_.data(), r, values.data(), cols_);
+    return values;
+  }
+
+ private:
+  size_t cols_;
+  std::vector<float> values_;
+  std::vector<std::byte> bytes_;
+};
+
+TEST(Binder, InterleavedRowsOfTilesComeOutInHalfSplitOrder) {
+  Tensors tensors;
+  const Tiles tiles(tensors, "qv", 28, 64);  // two heads of twelve, then rows inside a tile
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("qv", {{"q", 24, 12}, {"v", 4, 0}}, 64);
+  ASSERT_TRUE(binder.finish().ok());
+  for (size_t r = 0; r < 24; ++r) {
+    const size_t within = r % 12;
+    const size_t source = r - within + (within < 6 ? 2 * within : 2 * (within - 6) + 1);
+    EXPECT_EQ(row(matrix, r), tiles.decoded(source)) << r;
+  }
+  for (size_t r = 24; r < 28; ++r) EXPECT_EQ(row(matrix, r), tiles.decoded(r)) << r;
+}
+
+TEST(Convert, TilesAreMadeOfRowsOfAnyFormatAndBack) {
+  Tensors tensors;
+  tensors.add("a", {19, 64}, -600);
+  Binder binder(tensors.set);
+  const Matrix matrix = binder.matrix("a", 19, 64);
+  ThreadPool threads(2);
+  const auto tiled = converted(matrix, Format::kQ4, threads);
+  ASSERT_TRUE(tiled.ok());
+  EXPECT_EQ(tiled->bytes(), 2 * Tiles::row().tile_bytes(64));
+  for (size_t r = 0; r < 19; ++r) {
+    // 64 values in steps of 1, on 16 levels: half a level of 64 / 15, and the scale's own rounding.
+    EXPECT_NEAR(row(*tiled, r)[5], row(matrix, r)[5], std::fabs(row(matrix, r)[5]) / 16 + 8) << r;
+  }
+  const auto halves = converted(*tiled, Format::kF32, threads);
+  ASSERT_TRUE(halves.ok());
+  for (size_t r = 0; r < 19; ++r) EXPECT_EQ(row(*halves, r), row(*tiled, r));
+}
+
+TEST(Convert, ASliceOfTilesIsSharedWhereItCanBe) {
+  Tensors tensors;
+  const Tiles tiles(tensors, "w", 40, 64);
+  Binder binder(tensors.set);
+  const Matrix whole = binder.matrix("w", 40, 64);
+  for (const size_t first : {size_t{16}, size_t{5}}) {
+    const RowBlock part = slice(whole.blocks[0], first, 20, 64);
+    EXPECT_EQ(part.owner == nullptr, first == 16);
+    const Matrix matrix{.rows = 20, .cols = 64, .blocks = {part}};
+    for (size_t r = 0; r < 20; ++r) EXPECT_EQ(row(matrix, r), tiles.decoded(first + r));
+  }
 }
 
 TEST(Binder, RowsComeInAnyOrderWithoutACopy) {
