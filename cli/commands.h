@@ -16,7 +16,9 @@ std::function<Result<int>()> setup_perplexity(CLI::App& app);
 std::function<Result<int>()> setup_pull(CLI::App& app);
 std::function<Result<int>()> setup_quantize(CLI::App& app);
 std::function<Result<int>()> setup_render(CLI::App& app);
+std::function<Result<int>()> setup_support(CLI::App& app);
 std::function<Result<int>()> setup_tokenize(CLI::App& app);
+std::function<Result<int>()> setup_trace(CLI::App& app);
 std::function<Result<int>()> setup_version(CLI::App& app);
 
 }  // namespace phidias::cli

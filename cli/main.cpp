@@ -24,6 +24,8 @@ constexpr Command kCommands[] = {
     {"convert", "A checkpoint to one GGUF file", setup_convert},
     {"quantize", "A checkpoint to a GGUF file in fewer bits", setup_quantize},
     {"export", "A checkpoint to a folder that transformers loads", setup_export},
+    {"trace", "Named values of a run, kept and changed", setup_trace},
+    {"support", "Which values a model has", setup_support},
     {"version", "The version, and what this build and this CPU have", setup_version},
 };
 

@@ -45,8 +45,7 @@ struct Saved {
 };
 
 struct EditReport {
-  size_t rows = 0;        // positions that the edit touched, of its first layer
-  size_t all_hidden = 0;  // rows of a pattern (query and head) whose every key is hidden now
+  size_t rows = 0;  // positions that the edit touched, each counted once
 };
 
 // Owns its memory.
@@ -61,7 +60,9 @@ class Traced {
   std::vector<Entry> entries;     // by read, then by layer
   std::vector<EditReport> edits;  // of each edit in the list
   std::vector<TokenId> tokens;    // generated
-  uint32_t epochs = 1;            // 2: the sequence was run again at LongRoPE's switch
+  size_t all_hidden = 0;  // rows of scores (layer, head, query) whose every key edits have hidden:
+                          // their probabilities and outputs are 0
+  uint32_t epochs = 1;    // 2: the sequence was run again at LongRoPE's switch
 
   // The tensor of a read of one layer, or its `layer`-th (counted among those it has).
   template <Layout kLayout>
@@ -121,6 +122,8 @@ class Trace {
   const std::vector<TokenId>& ids() const { return ids_; }
 
  private:
+  struct Program;
+
   Engine* engine_;
   std::vector<TokenId> ids_;
   std::optional<Error> no_ids_;

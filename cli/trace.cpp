@@ -1,0 +1,143 @@
+// phidias trace: named values of one run, to a safetensors file.
+#include "phidias/trace.h"
+
+#include "commands.h"
+#include "common.h"
+#include "edit_option.h"
+#include "phidias/tensors.h"
+
+namespace phidias::cli {
+namespace {
+
+struct TraceArguments {
+  RunOptions run;
+  InputOptions input;
+  uint32_t generate = 0;
+  uint32_t chunk = 0;
+  std::vector<std::string> reads;
+  std::vector<std::string> edits;
+  uint64_t max_mib = 8192;
+  bool plan = false;
+  std::string output;
+};
+
+Error in_option(Error error, const char* option) {
+  if (error.place.item.empty()) error.place.item = option;
+  return error;
+}
+
+// Several reads of one value under one name are an error, unless they ask for the same.
+Result<std::vector<Read>> reads_of(const TraceArguments& arguments, const Model& model) {
+  std::vector<Read> reads;
+  for (const std::string& path : arguments.reads) {
+    auto parsed = parse_read(path, model);
+    if (!parsed.ok()) return in_option(std::move(parsed).error(), "--read");
+    for (Read& read : *parsed) reads.push_back(std::move(read));
+  }
+  return reads;
+}
+
+void print_plan(const TracePlan& plan) {
+  for (const TracePlan::Entry& entry : plan.entries) {
+    std::string shape;
+    for (const uint64_t extent : entry.shape)
+      shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    std::printf("%s [%s] %llu bytes\n", entry.name.c_str(), shape.c_str(),
+                static_cast<unsigned long long>(entry.bytes));
+  }
+  std::printf("%llu bytes in all", static_cast<unsigned long long>(plan.bytes));
+  std::printf("; layers whose attention leaves the fast path: %zu\n", plan.explicit_layers.size());
+}
+
+Status save(const Traced& traced, const std::vector<Read>& reads, const std::string& path) {
+  std::vector<NamedTensor> tensors;
+  std::vector<std::pair<std::string, size_t>> taken;  // names, and the reads they came from
+  for (const Traced::Entry& entry : traced.entries) {
+    bool again = false;
+    for (const auto& [name, read] : taken) {
+      if (name != entry.name) continue;
+      again = true;
+      if (reads[read].value.selection != reads[entry.read].value.selection) {
+        return Error{Code::kInvalidArgument,
+                     "is read twice, with different selections",
+                     {{}, {}, entry.name}};
+      }
+    }
+    if (again) continue;
+    taken.emplace_back(entry.name, entry.read);
+    tensors.push_back({entry.name, entry.tensor.type, entry.tensor.shape, entry.tensor.data()});
+  }
+  const std::vector<int64_t> tokens(traced.tokens.begin(), traced.tokens.end());
+  if (!tokens.empty())
+    tensors.push_back({"tokens", TensorType::kI64, {tokens.size()}, tokens.data()});
+  return save_tensors(path, tensors);
+}
+
+Result<int> trace(const TraceArguments& arguments) {
+  auto engine = arguments.run.start();
+  if (!engine.ok()) return std::move(engine).error();
+  const Model& model = (*engine)->model();
+  auto ids = arguments.input.read_ids(model.tokenizer().get());
+  if (!ids.ok()) return std::move(ids).error();
+  auto reads = reads_of(arguments, model);
+  if (!reads.ok()) return std::move(reads).error();
+  auto edits = read_edits(arguments.edits);
+  if (!edits.ok()) return std::move(edits).error();
+  auto policy = arguments.run.rope_policy();
+  if (!policy.ok()) return std::move(policy).error();
+
+  TraceOptions options;
+  options.generate = arguments.generate;
+  options.chunk = arguments.chunk;
+  options.rope_switch = *policy;
+  options.max_bytes = arguments.max_mib << 20;
+  Trace run(**engine, std::move(*ids), options);
+  for (const Read& read : *reads) run.read(read);
+  run.edit(*edits);
+  if (arguments.plan) {
+    const auto plan = run.plan();
+    if (!plan.ok()) return plan.error();
+    print_plan(*plan);
+    return kExitOk;
+  }
+  const auto traced = run.run();
+  if (!traced.ok()) return traced.error();
+  for (size_t i = 0; i < edits->size(); ++i) {
+    if (traced->edits[i].rows == 0)
+      std::fprintf(stderr, "warning: edit %zu touched no position\n", i + 1);
+  }
+  if (traced->all_hidden > 0) {
+    std::fprintf(stderr, "note: edits hid every key from %zu queries; their probabilities are 0\n",
+                 traced->all_hidden);
+  }
+  const Status saved = save(*traced, *reads, arguments.output);
+  if (!saved.ok()) return saved.error();
+  return kExitOk;
+}
+
+}  // namespace
+
+std::function<Result<int>()> setup_trace(CLI::App& app) {
+  auto arguments = std::make_shared<TraceArguments>();
+  arguments->run.declare(app);
+  arguments->input.declare(app);
+  app.add_option("--generate", arguments->generate,
+                 "Then so many greedy tokens, end tokens not obeyed");
+  app.add_option("--chunk", arguments->chunk,
+                 "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  app.add_option("--read", arguments->reads,
+                 "A value, such as logits, layers[*].layer_output or "
+                 "'layers[3].attention_probabilities[head=7, at=last]'; all: every standard one. "
+                 "Repeatable; `phidias support` lists them")
+      ->allow_extra_args(false);
+  declare_edits(app, arguments->edits);
+  app.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
+      ->capture_default_str()
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));
+  app.add_flag("--plan", arguments->plan, "Say what would be kept, and run nothing");
+  app.add_option("-o,--output", arguments->output, "The safetensors file to write")
+      ->default_val("/dev/null");
+  return [arguments] { return trace(*arguments); };
+}
+
+}  // namespace phidias::cli

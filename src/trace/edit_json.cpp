@@ -1,0 +1,376 @@
+// Edits as JSON, both ways.
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/try.h"
+#include "phidias/edits.h"
+
+namespace phidias {
+namespace {
+
+struct OpName {
+  std::string_view name;
+  EditOp op;
+};
+// The first name of an operation is the one that is written.
+constexpr OpName kOps[] = {
+    {"set", EditOp::kSet},
+    {"add", EditOp::kAdd},
+    {"scale", EditOp::kScale},
+    {"zero", EditOp::kZero},
+    {"mean", EditOp::kMean},
+    {"project_out", EditOp::kProjectOut},
+    {"keep_only", EditOp::kKeepOnly},
+    {"swap_subspace", EditOp::kSwapSubspace},
+    {"steer", EditOp::kSteer},
+    {"clamp", EditOp::kClamp},
+    {"noise", EditOp::kNoise},
+    {"lowrank", EditOp::kLowRank},
+    {"hide", EditOp::kHide},
+    {"only", EditOp::kOnly},
+    {"uniform", EditOp::kUniform},
+    {"skip", EditOp::kSkip},
+    {"resample", EditOp::kSet},
+    {"freeze", EditOp::kSet},
+    {"patch", EditOp::kSet},
+};
+
+// Names of an operation's tensors; "tensor" is understood for the first everywhere.
+std::string_view tensor_key(EditOp op) {
+  switch (op) {
+    case EditOp::kMean:
+      return "ref";
+    case EditOp::kProjectOut:
+    case EditOp::kSteer:
+      return "v";
+    case EditOp::kKeepOnly:
+      return "V";
+    case EditOp::kLowRank:
+      return "A";
+    default:
+      return "tensor";
+  }
+}
+std::string_view second_key(EditOp op) { return op == EditOp::kLowRank ? "B" : "R"; }
+
+class Reader {
+ public:
+  Reader(TensorFiles files, std::string file) : files_(files), file_(std::move(file)) {}
+
+  Result<Edit> read(const Json& json, const std::string& path) {
+    path_ = path;
+    if (!json.is_object()) return fault("an edit is an object");
+    json_ = &json;
+    seen_.clear();
+    Edit edit;
+    PHIDIAS_TRY(const std::string op, text("op", ""));
+    bool known = false;
+    for (const OpName& row : kOps) {
+      if (row.name != op) continue;
+      edit.op = row.op;
+      known = true;
+    }
+    if (!known) return fault("\"" + op + "\" is no operation; there are " + op_names(), "op");
+    if (edit.op == EditOp::kSkip) {
+      PHIDIAS_CHECK_OK(read_skip(edit));
+    } else {
+      PHIDIAS_TRY(const std::string value, text("value", ""));
+      auto ref = parse_value(value);
+      if (!ref.ok()) return fault(ref.error().message, "value");
+      edit.value = std::move(*ref);
+    }
+    PHIDIAS_CHECK_OK(read_selection(edit));
+    PHIDIAS_CHECK_OK(read_operands(edit));
+    PHIDIAS_CHECK_OK(read_qualifiers(edit));
+    for (const auto& [key, value] : json.items()) {
+      if (std::find(seen_.begin(), seen_.end(), key) == seen_.end())
+        return fault("is not known here", key);
+    }
+    return edit;
+  }
+
+ private:
+  Error fault(std::string message, std::string_view key = {}) const {
+    return {Code::kInvalidArgument,
+            std::move(message),
+            {file_, {}, path_ + (key.empty() ? "" : "/" + std::string(key))}};
+  }
+  static std::string op_names() {
+    std::string names;
+    for (const OpName& row : kOps) names += (names.empty() ? "" : ", ") + std::string(row.name);
+    return names;
+  }
+
+  const Json* find(std::string_view key) {
+    seen_.emplace_back(key);
+    const auto at = json_->find(key);
+    return at == json_->end() || at->is_null() ? nullptr : &*at;
+  }
+  Result<std::string> text(std::string_view key, std::string_view otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) {
+      if (otherwise.empty()) return fault("is missing", key);
+      return std::string(otherwise);
+    }
+    if (!value->is_string()) return fault("must be a string", key);
+    return value->get<std::string>();
+  }
+  Result<double> number(std::string_view key, double otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number()) return fault("must be a number", key);
+    return value->get<double>();
+  }
+  Result<bool> flag(std::string_view key) {
+    const Json* value = find(key);
+    if (value == nullptr) return false;
+    if (!value->is_boolean()) return fault("must be true or false", key);
+    return value->get<bool>();
+  }
+  Result<std::vector<int64_t>> integers(const Json& value, std::string_view key) const {
+    std::vector<int64_t> list;
+    if (!value.is_array()) return fault("must be a list of whole numbers", key);
+    for (const Json& entry : value) {
+      if (!entry.is_number_integer()) return fault("must be a list of whole numbers", key);
+      list.push_back(entry.get<int64_t>());
+    }
+    return list;
+  }
+  Status indices(std::string_view key, std::vector<int32_t>& to) {
+    const Json* value = find(key);
+    if (value == nullptr) return {};
+    PHIDIAS_TRY(const auto list, integers(*value, key));
+    if (list.empty()) return fault("is an empty list", key);
+    for (const int64_t index : list) {
+      if (index != static_cast<int32_t>(index)) return fault("is no index", key);
+      to.push_back(static_cast<int32_t>(index));
+    }
+    return {};
+  }
+  Status positions(std::string_view key, Positions& to) {
+    const Json* value = find(key);
+    if (value == nullptr) return {};
+    if (value->is_string()) {
+      auto parsed = Positions::parse(value->get<std::string>());
+      if (!parsed.ok()) return fault(parsed.error().message, key);
+      to = std::move(*parsed);
+    } else if (value->is_object() && value->contains("token") && value->size() == 1 &&
+               (*value)["token"].is_number_integer()) {
+      to = Positions::where_token((*value)["token"].get<TokenId>());
+    } else if (value->is_number_integer()) {
+      to = Positions(value->get<int64_t>());
+    } else {
+      PHIDIAS_TRY(auto list, integers(*value, key));
+      to = Positions(std::move(list));
+    }
+    return {};
+  }
+
+  // A number, nested lists of one shape, or a tensor of a file.
+  Result<TensorPointer> tensor(const Json& value, std::string_view key) const {
+    if (value.is_object()) {
+      const auto file = value.find("file");
+      const auto name = value.find("name");
+      if (file == value.end() || !file->is_string() || name == value.end() || !name->is_string())
+        return fault("a stored tensor has \"file\" and \"name\"", key);
+      if (files_ == TensorFiles::kRefused) return fault("files are not read here", key);
+      std::filesystem::path path = file->get<std::string>();
+      // Beside the file that names it, unless it is found from here.
+      std::error_code ignored;
+      if (path.is_relative() && !file_.empty() && !std::filesystem::exists(path, ignored))
+        path = std::filesystem::path(file_).parent_path() / path;
+      PHIDIAS_TRY(Tensor loaded, load_tensor(path, name->get<std::string>()));
+      return TensorPointer(std::make_shared<const Tensor>(std::move(loaded)));
+    }
+    Tensor numbers;
+    for (const Json* level = &value; level->is_array(); level = &level->front()) {
+      if (level->empty()) return fault("a tensor has an empty list", key);
+      numbers.shape.push_back(level->size());
+    }
+    PHIDIAS_CHECK_OK(collect(value, 0, numbers, key));
+    return TensorPointer(std::make_shared<const Tensor>(std::move(numbers)));
+  }
+  Status collect(const Json& value, size_t depth, Tensor& to, std::string_view key) const {
+    if (depth == to.shape.size()) {
+      if (!value.is_number()) return fault("a tensor holds numbers in lists of one shape", key);
+      to.floats.push_back(value.get<float>());
+      return {};
+    }
+    if (!value.is_array() || value.size() != to.shape[depth])
+      return fault("a tensor's lists must have one shape", key);
+    for (const Json& entry : value) PHIDIAS_CHECK_OK(collect(entry, depth + 1, to, key));
+    return {};
+  }
+  Status optional_tensor(std::string_view key, TensorPointer& to) {
+    const Json* value = find(key);
+    if (value == nullptr) return {};
+    PHIDIAS_TRY(to, tensor(*value, key));
+    return {};
+  }
+
+  Status read_skip(Edit& edit) {
+    const Json* layers = find("layers");
+    if (layers == nullptr) return fault("is missing", "layers");
+    PHIDIAS_TRY(const auto list, integers(*layers, "layers"));
+    if (list.empty() || list.size() > 2) return fault("is [from, to]", "layers");
+    edit = skip_layers(static_cast<int32_t>(list.front()), static_cast<int32_t>(list.back()));
+    return {};
+  }
+  Status read_selection(Edit& edit) {
+    Selection& selection = edit.value.selection;
+    PHIDIAS_CHECK_OK(positions("at", selection.at));
+    PHIDIAS_CHECK_OK(positions("keys", selection.keys));
+    PHIDIAS_CHECK_OK(indices("heads", selection.heads));
+    PHIDIAS_CHECK_OK(indices("neurons", selection.channels));
+    return indices("channels", selection.channels);
+  }
+  Status read_operands(Edit& edit) {
+    for (const std::string_view key : {std::string_view("tensor"), tensor_key(edit.op)})
+      PHIDIAS_CHECK_OK(optional_tensor(key, edit.tensor));
+    if (edit.op == EditOp::kSet) {
+      for (const std::string_view key : {"ref", "saved"})
+        PHIDIAS_CHECK_OK(optional_tensor(key, edit.tensor));
+    }
+    if (edit.op == EditOp::kSwapSubspace || edit.op == EditOp::kLowRank)
+      PHIDIAS_CHECK_OK(optional_tensor(second_key(edit.op), edit.second));
+    PHIDIAS_TRY(edit.coefficient, number("coef", 1));
+    if (edit.op == EditOp::kSteer) {
+      PHIDIAS_TRY(edit.coefficient, number("c", edit.coefficient));
+      PHIDIAS_TRY(edit.keep_norm, flag("keep_norm"));
+    }
+    if (edit.op == EditOp::kScale) {
+      const bool by = json_->contains("by");
+      PHIDIAS_TRY(edit.coefficient, number("by", edit.coefficient));
+      if (!by && edit.tensor == nullptr) return fault("is missing", "by");
+    }
+    if (edit.op == EditOp::kClamp) {
+      PHIDIAS_TRY(edit.low, number("lo", edit.low));
+      PHIDIAS_TRY(edit.high, number("hi", edit.high));
+    }
+    if (edit.op == EditOp::kNoise) {
+      PHIDIAS_TRY(edit.sigma, number("sigma", 0));
+      const Json* seed = find("seed");
+      if (seed != nullptr && !seed->is_number_unsigned())
+        return fault("must be a whole number of 0 or more", "seed");
+      if (seed != nullptr) edit.seed = seed->get<uint64_t>();
+    }
+    return {};
+  }
+  Status read_qualifiers(Edit& edit) {
+    PHIDIAS_TRY(const std::string scope, text("scope", "cache"));
+    if (scope != "cache" && scope != "call") return fault("is \"cache\" or \"call\"", "scope");
+    edit.scope = scope == "call" ? EditScope::kCall : EditScope::kCache;
+    PHIDIAS_CHECK_OK(positions("queries", edit.queries));
+    PHIDIAS_TRY(const std::string mask, text("mask", "keep"));
+    if (mask != "keep" && mask != "lift") return fault("is \"keep\" or \"lift\"", "mask");
+    edit.lift = mask == "lift";
+    PHIDIAS_TRY(edit.renormalize, flag("renormalize"));
+    PHIDIAS_TRY(const double order, number("order", 0));
+    edit.order = static_cast<int32_t>(std::clamp(order, -1e9, 1e9));
+    if (const Json* when = find("when")) {
+      if (!when->is_object() || !when->contains("probe") || !when->contains("threshold") ||
+          !(*when)["threshold"].is_number())
+        return fault("has \"probe\" and \"threshold\"", "when");
+      PHIDIAS_TRY(edit.probe, tensor((*when)["probe"], "when/probe"));
+      edit.threshold = (*when)["threshold"].get<double>();
+    }
+    return {};
+  }
+
+  TensorFiles files_;
+  std::string file_;
+  std::string path_;
+  const Json* json_ = nullptr;
+  std::vector<std::string> seen_;
+};
+
+Json nested(const Tensor& tensor, size_t axis, size_t& at) {
+  if (axis == tensor.shape.size()) return tensor.floats[at++];
+  Json list = Json::array();
+  for (uint64_t i = 0; i < tensor.shape[axis]; ++i) list.push_back(nested(tensor, axis + 1, at));
+  return list;
+}
+Json tensor_json(const Tensor& tensor) {
+  size_t at = 0;
+  return nested(tensor, 0, at);
+}
+
+Json positions_json(const Positions& positions) {
+  if (positions.kind == Positions::Kind::kList) return positions.list;
+  if (positions.kind == Positions::Kind::kToken) return {{"token", positions.token}};
+  return positions.to_string();
+}
+
+Json edit_json(const Edit& edit) {
+  Json json = Json::object();
+  if (edit.op != EditOp::kSkip) {
+    ValueRef bare = edit.value;
+    bare.selection = {};
+    json["value"] = bare.to_string();
+  }
+  for (const OpName& row : kOps) {
+    if (row.op != edit.op) continue;
+    json["op"] = row.name;
+    break;
+  }
+  const Selection& selection = edit.value.selection;
+  if (edit.op == EditOp::kSkip) json["layers"] = {edit.skip_from, edit.skip_to};
+  if (selection.at != Positions()) json["at"] = positions_json(selection.at);
+  if (selection.keys != Positions()) json["keys"] = positions_json(selection.keys);
+  if (!selection.heads.empty()) json["heads"] = selection.heads;
+  if (!selection.channels.empty()) {
+    json[info_of(edit.value.id).layout == Layout::kNeurons ? "neurons" : "channels"] =
+        selection.channels;
+  }
+  if (edit.tensor != nullptr) json[tensor_key(edit.op)] = tensor_json(*edit.tensor);
+  if (edit.second != nullptr) json[second_key(edit.op)] = tensor_json(*edit.second);
+  if (edit.op == EditOp::kScale) {
+    json["by"] = edit.coefficient;
+  } else if (edit.coefficient != 1) {
+    json[edit.op == EditOp::kSteer ? "c" : "coef"] = edit.coefficient;
+  }
+  if (edit.keep_norm) json["keep_norm"] = true;
+  if (std::isfinite(edit.low)) json["lo"] = edit.low;
+  if (std::isfinite(edit.high)) json["hi"] = edit.high;
+  if (edit.op == EditOp::kNoise) json["sigma"] = edit.sigma, json["seed"] = edit.seed;
+  if (edit.scope == EditScope::kCall) json["scope"] = "call";
+  if (edit.queries != Positions()) json["queries"] = positions_json(edit.queries);
+  if (edit.lift) json["mask"] = "lift";
+  if (edit.renormalize) json["renormalize"] = true;
+  if (edit.order != 0) json["order"] = edit.order;
+  if (edit.probe != nullptr)
+    json["when"] = {{"probe", tensor_json(*edit.probe)}, {"threshold", edit.threshold}};
+  return json;
+}
+
+}  // namespace
+
+Result<Edits> edits_from_json(std::string_view json, TensorFiles files, const std::string& file) {
+  PHIDIAS_TRY(const Json list, parse_json(json, file));
+  if (!list.is_array())
+    return Error{Code::kInvalidArgument, "edits are a list of objects", {file, {}, "/"}};
+  Reader reader(files, file);
+  Edits edits;
+  for (size_t i = 0; i < list.size(); ++i) {
+    PHIDIAS_TRY(Edit edit, reader.read(list[i], "/" + std::to_string(i)));
+    edits += std::move(edit);
+  }
+  return edits;
+}
+
+Result<std::string> to_json(const Edits& edits) {
+  Json list = Json::array();
+  for (const Edit& edit : edits) {
+    if (edit.op == EditOp::kCallback) {
+      return Error{Code::kUnsupported,
+                   "a function cannot be written as data",
+                   {{}, {}, edit.value.to_string()}};
+    }
+    list.push_back(edit_json(edit));
+  }
+  return dump_json(list);
+}
+
+}  // namespace phidias

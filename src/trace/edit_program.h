@@ -1,0 +1,102 @@
+// Edits, compiled for one request: what they do to each vector that they touch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/spec.h"
+#include "model/taps.h"
+#include "phidias/edits.h"
+#include "trace/positions.h"
+#include "trace/value_table.h"
+
+namespace phidias {
+
+// What edits and reads are compiled for.
+struct RequestShape {
+  const ModelSpec* spec = nullptr;
+  std::span<const TokenId> prompt;
+  size_t rows = 0;       // positions that will be computed, prompt and answer
+  size_t step_rows = 0;  // of one pass
+};
+
+// The layers of a handle; {0} for a value on the model. Errors: kInvalidArgument.
+Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpec& spec);
+// Negative indices count back; empty is all. Errors: kInvalidArgument.
+Result<std::vector<uint32_t>> resolve_indices(const std::vector<int32_t>& wanted, size_t count,
+                                              std::string_view axis, const std::string& place);
+
+// One edit at one layer. Immutable but for what it counts.
+class EditProgram {
+ public:
+  // Errors: kInvalidArgument with the edit's number and value as the place; kUnsupported for a
+  // value that the model lacks.
+  static Result<EditProgram> compile(const Edit& edit, size_t number, size_t layer,
+                                     const RequestShape& request);
+
+  size_t number() const { return number_; }
+  const Edit& edit() const { return *edit_; }
+  size_t layer() const { return layer_; }
+  ValueId id() const { return edit_->value.id; }
+
+  // Rows of the value's site. `tokens` of the sequence, up to the end of these rows.
+  void apply(const SiteRows& rows, uint32_t epoch, std::span<const TokenId> tokens);
+  void apply(const SitePattern& pattern, uint32_t epoch, std::span<const TokenId> tokens);
+  // One head's vectors of positions from 0 on, for an edit with EditScope::kCall. Counts nothing
+  // and may be called by several threads at once.
+  void apply_gathered(size_t head, const SiteRows& rows) const;
+  bool seen_by(size_t query) const { return queries_.index(query) != PositionSet::kNone; }
+  bool selects(size_t position) const { return at_.index(position) != PositionSet::kNone; }
+  void touch(size_t position);
+
+  size_t rows_touched() const { return touched_count_; }
+
+ private:
+  // One vector: numbers at `data` with `stride`, of which `channels_` (or all) are selected.
+  struct Lane {
+    float* data;
+    size_t stride;
+    size_t position;
+    size_t index;  // of the position in the selection
+    size_t group;  // index of the head in the selection
+    size_t head;
+    size_t extent;        // entries that are there
+    const float* scores;  // of a pattern's row
+  };
+  struct Broadcast {
+    const float* data = nullptr;
+    size_t by_position = 0;
+    size_t by_head = 0;
+    size_t by_entry = 0;
+  };
+
+  Status compile_operands(const std::string& place);
+  Status compile_basis(const Tensor& directions, const std::string& place);
+  Result<Broadcast> broadcast(const Tensor& tensor, const std::string& place) const;
+  void apply_lane(const Lane& lane, std::vector<float>& x) const;
+  void hide_others(const Lane& lane) const;
+  void change(const Lane& lane, std::vector<float>& x) const;
+  void call_back(View view, uint32_t position, size_t rows, uint32_t epoch,
+                 std::span<const TokenId> tokens) const;
+  size_t entry(size_t i) const { return entries_.empty() ? i : entries_[i]; }
+
+  std::shared_ptr<const Edit> edit_;
+  size_t number_ = 0;
+  size_t layer_ = 0;
+  bool pattern_ = false;
+  Segment segment_;
+  PositionSet at_;
+  PositionSet queries_;
+  std::vector<uint32_t> heads_;    // all that are selected
+  std::vector<uint32_t> entries_;  // of the last axis: channels or keys; empty: all
+  size_t entry_count_ = 0;         // how many are selected
+  Broadcast operand_;
+  std::vector<float> mean_;                 // kMean
+  std::vector<std::vector<double>> basis_;  // orthonormal rows
+  std::vector<bool> touched_;               // by position
+  size_t touched_count_ = 0;
+};
+
+}  // namespace phidias

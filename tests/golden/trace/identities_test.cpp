@@ -1,0 +1,222 @@
+// What holds between the values of one pass, by definition: to the bit, but for sums in another
+// order.
+#include <cmath>
+
+#include "api/model_impl.h"
+#include "kernels/attention_explicit.h"
+#include "kernels/table.h"
+#include "trace_case.h"
+
+namespace phidias {
+namespace {
+
+class Identities : public test::TraceCase {
+ protected:
+  void SetUp() override {
+    TraceCase::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    engine_ = engine();
+    ids_ = ids();
+    values_ = all_values(
+        *engine_, ids_, {}, {},
+        {"layers[*].attention_queries_pre_rotary", "layers[*].attention_keys_pre_rotary",
+         "layers[*].rotary_cos", "layers[*].rotary_sin", "layers[*].attention_norm_scale",
+         "layers[*].mlp_norm_scale", "final_norm_scale", "layers[*].mlp_gate", "layers[*].mlp_up",
+         "layers[*].attention_head_contributions"});
+  }
+
+  const std::vector<float>& of(const std::string& name) const {
+    const auto at = values_.find(name);
+    EXPECT_NE(at, values_.end()) << name;
+    return at->second.floats;
+  }
+  const std::vector<float>& of(size_t layer, const std::string& name) const {
+    return of("layers." + std::to_string(layer) + "." + name);
+  }
+  const ModelSpec& spec() const { return model_->impl().spec; }
+  const ModelWeights& weights() const { return model_->impl().weights; }
+
+  static std::vector<float> sum(std::vector<float> a, const std::vector<float>& b) {
+    for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+    return a;
+  }
+  static std::vector<float> rows_of(const Matrix& matrix, size_t row) {
+    std::vector<float> values(matrix.cols);
+    decode_row(matrix, row, values.data());
+    return values;
+  }
+  std::vector<float> normed(const std::vector<float>& stream,
+                            const std::vector<float>& weight) const {
+    std::vector<float> out(stream.size());
+    for (size_t at = 0; at < stream.size(); at += spec().width) {
+      best_table().rms_norm(stream.data() + at, weight.data(), spec().norm_epsilon, out.data() + at,
+                            spec().width);
+    }
+    return out;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  std::vector<TokenId> ids_;
+  std::map<std::string, Tensor> values_;
+};
+
+TEST_P(Identities, EmbeddingsAreTheTokensRowsAndTheFirstLayersInput) {
+  const auto& embeddings = of("token_embeddings");
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    const auto row = rows_of(weights().embedding, static_cast<size_t>(ids_[i]));
+    EXPECT_TRUE(std::equal(row.begin(), row.end(),
+                           embeddings.begin() + static_cast<ptrdiff_t>(i * spec().width)));
+  }
+  EXPECT_EQ(of(0, "layer_input"), embeddings);
+}
+
+TEST_P(Identities, TheStreamIsPassedOnAndAddedToInTheBlocksOrder) {
+  for (size_t l = 0; l < spec().layers; ++l) {
+    if (l > 0) {
+      EXPECT_EQ(of(l, "layer_input"), of(l - 1, "layer_output"));
+    }
+    EXPECT_EQ(of(l, "layer_mid"), sum(of(l, "layer_input"), of(l, "self_attn.attention_output")));
+    EXPECT_EQ(of(l, "layer_output"), sum(of(l, "layer_mid"), of(l, "mlp.mlp_output")));
+  }
+  auto folded = of("token_embeddings");
+  for (size_t l = 0; l < spec().layers; ++l)
+    folded = sum(sum(folded, of(l, "self_attn.attention_output")), of(l, "mlp.mlp_output"));
+  EXPECT_EQ(folded, of(spec().layers - 1, "layer_output"));
+}
+
+TEST_P(Identities, NormsAreThoseOfTheirInputs) {
+  for (size_t l = 0; l < spec().layers; ++l) {
+    EXPECT_EQ(of(l, "attention_norm_output"),
+              normed(of(l, "layer_input"), weights().layers[l].attention_norm));
+    EXPECT_EQ(of(l, "mlp_norm_output"), normed(of(l, "layer_mid"), weights().layers[l].ffn_norm));
+    EXPECT_EQ(of(l, "mlp_input"), of(l, "mlp_norm_output"));
+    for (size_t i = 0; i < of(l, "attention_norm_output").size(); ++i) {
+      const double expected =
+          static_cast<double>(of(l, "layer_input")[i]) *
+          of(l, "attention_norm_scale")[i / spec().width] *
+          static_cast<double>(weights().layers[l].attention_norm[i % spec().width]);
+      EXPECT_NEAR(of(l, "attention_norm_output")[i], expected, 1e-6 * std::abs(expected) + 1e-12);
+    }
+  }
+  EXPECT_EQ(of("final_norm_output"),
+            normed(of(spec().layers - 1, "layer_output"), weights().final_norm));
+  EXPECT_EQ(of("logits"), of("lm_head_output"));
+}
+
+TEST_P(Identities, HeadsAreSlicesOfTheFusedProjectionRotated) {
+  const AttentionSpec& a = spec().attention;
+  const size_t n = ids_.size();
+  const size_t half = spec().rope.rotary_dims / 2;
+  for (size_t l = 0; l < spec().layers; ++l) {
+    const auto& fused = of(l, "self_attn.qkv_output");
+    for (size_t s = 0; s < n; ++s) {
+      const float* row = fused.data() + s * a.qkv_width();
+      const float* cosine = of(l, "self_attn.rotary_cos").data() + s * half;
+      const float* sine = of(l, "self_attn.rotary_sin").data() + s * half;
+      const auto expect = [&](const std::string& name, size_t heads, size_t offset, bool rotated) {
+        for (size_t h = 0; h < heads; ++h) {
+          std::vector<float> expected(row + offset + h * a.head_dim,
+                                      row + offset + (h + 1) * a.head_dim);
+          if (rotated) best_table().rope(expected.data(), cosine, sine, half);
+          const float* actual = of(l, name).data() + (h * n + s) * a.head_dim;
+          EXPECT_TRUE(std::equal(expected.begin(), expected.end(), actual)) << name;
+          for (size_t d = spec().rope.rotary_dims; d < a.head_dim; ++d)
+            EXPECT_EQ(actual[d], row[offset + h * a.head_dim + d]);
+        }
+      };
+      expect("self_attn.attention_queries_pre_rotary", a.heads, 0, false);
+      expect("self_attn.attention_queries", a.heads, 0, true);
+      expect("self_attn.attention_keys_pre_rotary", a.kv_heads, a.query_width(), false);
+      expect("self_attn.attention_keys", a.kv_heads, a.query_width(), true);
+      expect("self_attn.attention_values", a.kv_heads, a.query_width() + a.kv_width(), false);
+    }
+  }
+}
+
+TEST_P(Identities, AttentionIsScoresThenSoftmaxThenMixtureThenProjection) {
+  const AttentionSpec& a = spec().attention;
+  const size_t n = ids_.size();
+  for (size_t l = 0; l < spec().layers; ++l) {
+    const auto& scores = of(l, "self_attn.attention_scores");
+    const auto& probabilities = of(l, "self_attn.attention_probabilities");
+    const auto& heads = of(l, "self_attn.attention_head_outputs");
+    EXPECT_EQ(heads, of(l, "self_attn.attention_premix"));
+    for (size_t h = 0; h < a.heads; ++h) {
+      const float* keys = of(l, "self_attn.attention_keys").data() + h / a.group() * n * a.head_dim;
+      const float* values =
+          of(l, "self_attn.attention_values").data() + h / a.group() * n * a.head_dim;
+      for (size_t q = 0; q < n; ++q) {
+        const size_t at = (h * n + q) * n;
+        const size_t first = spec().mask.first_key(static_cast<uint32_t>(q));
+        std::vector<float> expected(n, std::numeric_limits<float>::lowest());
+        attention_scores(of(l, "self_attn.attention_queries").data() + (h * n + q) * a.head_dim,
+                         keys + first * a.head_dim, a.head_dim, q + 1 - first, a.score_scale(),
+                         expected.data() + first);
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                               scores.begin() + static_cast<ptrdiff_t>(at)));
+        double total = 0;
+        for (size_t k = 0; k < n; ++k) {
+          if (k < first || k > q) {
+            EXPECT_EQ(probabilities[at + k], 0.0F);
+          }
+          total += static_cast<double>(probabilities[at + k]);
+        }
+        EXPECT_NEAR(total, 1, 1e-6);
+        std::vector<float> mixed(a.head_dim);
+        attention_mix(probabilities.data() + at + first, values + first * a.head_dim, a.head_dim,
+                      q + 1 - first, mixed.data());
+        EXPECT_TRUE(
+            std::equal(mixed.begin(), mixed.end(), heads.data() + (q * a.heads + h) * a.head_dim));
+      }
+    }
+    const auto& contributions = of(l, "self_attn.attention_head_contributions");
+    const auto& output = of(l, "self_attn.attention_output");
+    double largest = 0;
+    for (const float x : output) largest = std::max(largest, std::abs(static_cast<double>(x)));
+    for (size_t s = 0; s < n; ++s) {
+      for (size_t c = 0; c < spec().width; ++c) {
+        double together = 0;
+        for (size_t h = 0; h < a.heads; ++h)
+          together += static_cast<double>(contributions[(s * a.heads + h) * spec().width + c]);
+        EXPECT_NEAR(together, output[s * spec().width + c], 1e-6 * largest);
+      }
+    }
+  }
+}
+
+TEST_P(Identities, NeuronsAreUpTimesTheActivatedGate) {
+  const size_t f = spec().ffn_width;
+  const std::vector<float> ones(f, 1.0F);
+  for (size_t l = 0; l < spec().layers; ++l) {
+    const auto& fused = of(l, "mlp.gate_up_output");
+    for (size_t s = 0; s < ids_.size(); ++s) {
+      std::vector<float> activation(f);
+      best_table().silu_mul(fused.data() + s * 2 * f, ones.data(), activation.data(), f);
+      for (size_t j = 0; j < f; ++j) {
+        EXPECT_EQ(of(l, "mlp.mlp_gate")[s * f + j], fused[s * 2 * f + j]);
+        EXPECT_EQ(of(l, "mlp.mlp_up")[s * f + j], fused[s * 2 * f + f + j]);
+        EXPECT_EQ(of(l, "mlp.mlp_activation")[s * f + j], activation[j]);
+        EXPECT_EQ(of(l, "mlp.mlp_neurons")[s * f + j], fused[s * 2 * f + f + j] * activation[j]);
+      }
+    }
+  }
+}
+
+TEST_P(Identities, TheNextTokensProbabilitiesAreTheSoftmaxOfTheLastLogits) {
+  const auto& probabilities = of("next_token_probs");
+  const float* logits = of("logits").data() + (ids_.size() - 1) * spec().vocab;
+  const double largest = *std::max_element(logits, logits + spec().vocab);
+  double sum = 0;
+  for (size_t i = 0; i < spec().vocab; ++i)
+    sum += std::exp(static_cast<double>(logits[i]) - largest);
+  for (size_t i = 0; i < spec().vocab; ++i) {
+    EXPECT_FLOAT_EQ(probabilities[i],
+                    static_cast<float>(std::exp(static_cast<double>(logits[i]) - largest) / sum));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, Identities, testing::ValuesIn(test::kDenseVariants),
+                         test::variant_name);
+
+}  // namespace
+}  // namespace phidias
