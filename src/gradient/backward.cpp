@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "gradient/attention.h"
+#include "gradient/gating.h"
 #include "gradient/gradient.h"
 #include "gradient/linear.h"
 #include "gradient/norm.h"
 #include "gradient/replay.h"
+#include "model/blocks/residual.h"
+#include "model/decoder.h"
 
 namespace phidias {
 namespace {
@@ -34,6 +37,7 @@ class Backward {
         heads_(rows_ * spec.attention.query_width()),
         qkv_(rows_ * spec.attention.qkv_width()),
         neurons_(rows_ * spec.ffn_width),
+        activation_(rows_ * spec.ffn_width),
         gate_up_(rows_ * 2 * spec.ffn_width) {}
 
   void run() {
@@ -57,7 +61,9 @@ class Backward {
       ffn(layer);
       attention(layer);
     }
-    if (bottom == 0) visit(Site::kTokenEmbeddings, 0, stream_.data(), spec_.width, spec_.width);
+    if (bottom > 0) return;
+    for (size_t i = 0; i < rows_ * spec_.width; ++i) stream_[i] *= spec_.embedding_scale;
+    visit(Site::kTokenEmbeddings, 0, stream_.data(), spec_.width, spec_.width);
   }
 
  private:
@@ -89,6 +95,13 @@ class Backward {
     if (taps_.wants_weights()) taps_.visit_norm(which, layer, {rows_, input, normed_.data()});
   }
 
+  template <class Work>
+  void each_row(Work work) {
+    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+      for (size_t r = begin; r < end; ++r) work(r);
+    });
+  }
+
   void copy_stream_to_branch() {
     std::memcpy(branch_.data(), stream_.data(), rows_ * spec_.width * sizeof(float));
   }
@@ -103,23 +116,15 @@ class Backward {
     product(WeightMatrix::kDown, layer, weights.down, replay_.neurons(), branch_.data(),
             neurons_.data());
     visit(Site::kMlpNeurons, layer, neurons_.data(), ffn_width, ffn_width);
-    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
-      for (size_t r = begin; r < end; ++r) {
-        const float* gradient = neurons_.data() + r * ffn_width;
-        const float* activation = replay_.activation() + r * 2 * ffn_width;
-        const float* up = replay_.gate_up() + (2 * r + 1) * ffn_width;
-        float* gate_gradient = gate_up_.data() + r * 2 * ffn_width;
-        float* up_gradient = gate_gradient + ffn_width;
-        for (size_t i = 0; i < ffn_width; ++i) gate_gradient[i] = gradient[i] * up[i];
-        for (size_t i = 0; i < ffn_width; ++i) up_gradient[i] = gradient[i] * activation[i];
-      }
+    each_row([&](size_t r) {
+      activation_gradient(spec_, replay_.gate_up() + r * 2 * ffn_width,
+                          neurons_.data() + r * ffn_width, activation_.data() + r * ffn_width);
     });
-    visit(Site::kMlpActivation, layer, gate_up_.data(), 2 * ffn_width, ffn_width);
-    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
-      for (size_t r = begin; r < end; ++r) {
-        context_.kernels->silu_gradient(replay_.gate_up() + r * 2 * ffn_width,
-                                        gate_up_.data() + r * 2 * ffn_width, ffn_width);
-      }
+    visit(Site::kMlpActivation, layer, activation_.data(), ffn_width, ffn_width);
+    each_row([&](size_t r) {
+      branches_gradient(*context_.kernels, spec_, replay_.gate_up() + r * 2 * ffn_width,
+                        replay_.activation() + r * ffn_width, activation_.data() + r * ffn_width,
+                        neurons_.data() + r * ffn_width, gate_up_.data() + r * 2 * ffn_width);
     });
     visit(Site::kGateUpOutput, layer, gate_up_.data(), 2 * ffn_width, 2 * ffn_width);
     product(WeightMatrix::kGateUp, layer, weights.gate_up, replay_.mlp_input(), gate_up_.data(),
@@ -152,7 +157,7 @@ class Backward {
     visit(Site::kAttentionKeys, layer, keys, qkv_width, kv_width);
     visit(Site::kAttentionQueries, layer, qkv_.data(), qkv_width, query_width);
     rotate_back();
-    visit(Site::kQkvOutput, layer, qkv_.data(), qkv_width, qkv_width);
+    visit_qkv(layer);
     product(WeightMatrix::kQkv, layer, weights.qkv, replay_.attention_input(), qkv_.data(),
             normed_.data());
     visit(Site::kAttentionNormOutput, layer, normed_.data(), width, width);
@@ -160,20 +165,39 @@ class Backward {
     visit(Site::kLayerInput, layer, stream_.data(), width, width);
   }
 
+  // In the order of the checkpoint's rows, where that is not ours.
+  void visit_qkv(size_t layer) {
+    const size_t width = spec_.attention.qkv_width();
+    if (!spec_.grouped_qkv || !asks(layer, Site::kQkvOutput))
+      return visit(Site::kQkvOutput, layer, qkv_.data(), width, width);
+    const std::vector<RowSpan> order = grouped_rows(spec_.attention);
+    AlignedBuffer<float> grouped(rows_ * width);
+    const auto each_span = [&](const auto& copy) {
+      for (size_t r = 0; r < rows_; ++r) {
+        float* ours = qkv_.data() + r * width;
+        for (const RowSpan& span : order) {
+          copy(ours, grouped.data() + r * width + span.first, span.count);
+          ours += span.count;
+        }
+      }
+    };
+    each_span([](float* ours, float* theirs, size_t count) { std::copy_n(ours, count, theirs); });
+    visit(Site::kQkvOutput, layer, grouped.data(), width, width);
+    each_span([](float* ours, float* theirs, size_t count) { std::copy_n(theirs, count, ours); });
+  }
+
   // The transpose of a rotation is the rotation by the opposite angle; the magnitude stays.
   void rotate_back() {
     const AttentionSpec& attention = spec_.attention;
     const size_t half = replay_.rotated_half();
     opposite_sines_.ensure(rows_ * half);
-    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
-      for (size_t r = begin; r < end; ++r) {
-        const float* cosine = replay_.rotation() + r * 2 * half;
-        float* sine = opposite_sines_.data() + r * half;
-        for (size_t i = 0; i < half; ++i) sine[i] = -cosine[half + i];
-        float* row = qkv_.data() + r * attention.qkv_width();
-        for (size_t h = 0; h < attention.heads + attention.kv_heads; ++h) {
-          context_.kernels->rope(row + h * attention.head_dim, cosine, sine, half);
-        }
+    each_row([&](size_t r) {
+      const float* cosine = replay_.rotation() + r * 2 * half;
+      float* sine = opposite_sines_.data() + r * half;
+      for (size_t i = 0; i < half; ++i) sine[i] = -cosine[half + i];
+      float* row = qkv_.data() + r * attention.qkv_width();
+      for (size_t h = 0; h < attention.heads + attention.kv_heads; ++h) {
+        context_.kernels->rope(row + h * attention.head_dim, cosine, sine, half);
       }
     });
   }
@@ -192,12 +216,13 @@ class Backward {
     for (size_t i = 0; i < count; ++i) {
       float* input = final_input_.data() + i * width;
       std::memcpy(input, run_.streams.back().data() + positions[i] * width, width * sizeof(float));
-      context_.kernels->rms_norm(input, weights_.final_norm.data(), spec_.norm_epsilon,
-                                 normed + i * width, width);
+      normalize(spec_, *context_.kernels, input, weights_.final_norm, weights_.final_norm_bias,
+                normed + i * width);
     }
     replay_output(Site::kFinalNormOutput, positions, normed, width);
-    linear(context_, weights_.head, final_, logits_.data(), vocab);
+    linear(context_, weights_.head, final_, logits_.data(), vocab, weights_.head_bias);
     replay_output(Site::kLmHeadOutput, positions, logits_.data(), vocab);
+    for (size_t i = 0; i < count; ++i) finish_logits(spec_, logits_.data() + i * vocab);
     replay_output(Site::kLogits, positions, logits_.data(), vocab);
 
     std::fill_n(logits_gradient_.data(), count * vocab, 0.0F);
@@ -206,6 +231,11 @@ class Backward {
                           {logits_gradient_.data() + i * vocab, vocab});
     }
     visit_output(Site::kLogits, positions, logits_gradient_.data(), vocab);
+    for (size_t i = 0; i < count; ++i) {
+      float* gradient = logits_gradient_.data() + i * vocab;
+      for (size_t id = 0; id < vocab; ++id) gradient[id] /= spec_.logit_divisor;
+      for (const int32_t id : spec_.masked_ids) gradient[id] = 0;
+    }
     visit_output(Site::kLmHeadOutput, positions, logits_gradient_.data(), vocab);
     linear_transposed(context_, weights_.head, logits_gradient_.data(), vocab, count,
                       final_gradient_.data(), width);
@@ -259,6 +289,7 @@ class Backward {
   AlignedBuffer<float> heads_;   // of what the heads give
   AlignedBuffer<float> qkv_;
   AlignedBuffer<float> neurons_;
+  AlignedBuffer<float> activation_;
   AlignedBuffer<float> gate_up_;
   AlignedBuffer<float> opposite_sines_;
   // Of some outputs, values and gradients:
@@ -282,13 +313,9 @@ Status check_outputs(const StoredRun& run, std::span<const uint32_t> outputs) {
 }  // namespace
 
 Status gradient_support(const ModelSpec& spec) {
-  const char* missing = nullptr;
-  if (spec.experts) missing = "experts";
-  if (spec.gating != Gating::kSilu) missing = "a gating other than SiLU";
-  if (spec.norm != Norm::kRms) missing = "layer norms with a mean";
-  if (missing == nullptr) return {};
+  if (!spec.experts) return {};
   return Error{Code::kUnsupported,
-               std::string("gradients are not known of models with ") + missing,
+               "gradients through experts are not known; choose a model without them",
                {{}, {}, spec.type}};
 }
 

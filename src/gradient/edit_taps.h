@@ -14,6 +14,9 @@ class EditTaps : public RunTaps {
   void begin(const BatchRun& run) override {
     if (edits_ != nullptr) edits_->begin(run);
   }
+  bool wants_output(uint32_t position) const override {
+    return edits_ != nullptr && edits_->wants_output(position);
+  }
   AttentionTap attention(size_t layer) const override {
     return edits_ == nullptr ? AttentionTap() : edits_->attention(layer);
   }

@@ -17,8 +17,7 @@ void keep(AlignedBuffer<float>& copy, const float* values, size_t count) {
 
 }  // namespace
 
-// What the blocks overwrite is copied as it goes by, after the edits. Asking for the activation
-// makes the block keep it where the gate was.
+// What the blocks overwrite is copied as it goes by, after the edits.
 class LayerReplay::Taps final : public EditTaps {
  public:
   explicit Taps(LayerReplay& replay) : EditTaps(replay.edits_), replay_(&replay) {}
@@ -31,7 +30,7 @@ class LayerReplay::Taps final : public EditTaps {
   void visit(Site site, size_t layer, const SiteRows& rows) override {
     EditTaps::visit(site, layer, rows);
     if (site == Site::kLayerInput) keep(replay_->layer_input_, rows.data, rows.rows * rows.width);
-    if (site == Site::kGateUpOutput) keep(replay_->gate_up_, rows.data, rows.rows * rows.width);
+    if (site == Site::kMlpActivation) keep(replay_->activation_, rows.data, rows.rows * rows.width);
   }
   void visit_pattern(Site site, size_t layer, const SitePattern& pattern) override {
     const bool kept = replay_->edits_patterns_ && site == Site::kAttentionProbabilities;
@@ -43,8 +42,7 @@ class LayerReplay::Taps final : public EditTaps {
   }
 
  private:
-  static constexpr SiteMask kKept =
-      mask_of(Site::kLayerInput) | mask_of(Site::kGateUpOutput) | mask_of(Site::kMlpActivation);
+  static constexpr SiteMask kKept = mask_of(Site::kLayerInput) | mask_of(Site::kMlpActivation);
 
   LayerReplay* replay_;
 };

@@ -37,10 +37,9 @@ class LayerReplay {
   const float* premix() const { return state_.heads.row(0); }               // [R, H d]
   const float* layer_mid() const { return layer_mid_.data(); }              // [R, D]
   const float* mlp_input() const { return state_.normed.row(0); }           // [R, D]
-  const float* gate_up() const { return gate_up_.data(); }                  // [R, 2 F]
-  // [R, F] at a stride of 2 F.
-  const float* activation() const { return state_.gate_up.data(); }
-  const float* neurons() const { return state_.neurons.row(0); }  // [R, F]
+  const float* gate_up() const { return state_.gate_up.data(); }            // [R, 2 F]
+  const float* activation() const { return activation_.data(); }            // [R, F]
+  const float* neurons() const { return state_.neurons.row(0); }            // [R, F]
 
   // Null where attention was left alone.
   const EditedPatterns* patterns() const { return edits_patterns_ ? &patterns_ : nullptr; }
@@ -66,7 +65,7 @@ class LayerReplay {
   std::vector<AlignedBuffer<std::byte>> pages_;
   std::vector<std::byte*> page_pointers_;
   StepState state_;
-  AlignedBuffer<float> layer_input_, attention_input_, layer_mid_, gate_up_;
+  AlignedBuffer<float> layer_input_, attention_input_, layer_mid_, activation_;
   bool edits_patterns_ = false;
   AlignedBuffer<float> softmax_, mixed_;
   EditedPatterns patterns_ = {};

@@ -10,7 +10,9 @@
 namespace phidias {
 namespace {
 
-constexpr SiteMask kStored = mask_of(Site::kTokenEmbeddings) | mask_of(Site::kLayerOutput);
+// The first layer's input is taken before its edits, which belong to the layer; outputs behind
+// them.
+constexpr SiteMask kStored = mask_of(Site::kLayerInput) | mask_of(Site::kLayerOutput);
 constexpr size_t kPagePositions = 64;
 
 }  // namespace
@@ -28,12 +30,15 @@ StreamRecorder::StreamRecorder(const ModelSpec& spec, StoredRun& run, RunTaps* e
 SiteMask StreamRecorder::sites(size_t layer) const { return kStored | EditTaps::sites(layer); }
 
 void StreamRecorder::visit(Site site, size_t layer, const SiteRows& rows) {
+  if (site == Site::kLayerInput && layer == 0) store(0, rows);
   EditTaps::visit(site, layer, rows);
-  if ((kStored & mask_of(site)) == 0) return;
-  float* stream = run_->streams[site == Site::kTokenEmbeddings ? 0 : layer + 1].data();
+  if (site == Site::kLayerOutput) store(layer + 1, rows);
+}
+
+void StreamRecorder::store(size_t stream, const SiteRows& rows) {
   for (size_t r = 0; r < rows.rows; ++r) {
-    std::memcpy(stream + (rows.position + r) * rows.width, rows.data + r * rows.stride,
-                rows.width * sizeof(float));
+    std::memcpy(run_->streams[stream].data() + (rows.position + r) * rows.width,
+                rows.data + r * rows.stride, rows.width * sizeof(float));
   }
 }
 

@@ -19,7 +19,8 @@ namespace phidias {
 struct StoredRun {
   std::vector<int32_t> tokens;  // [N]
   RotaryFactors factors = RotaryFactors::kPlain;
-  // [layers + 1], each [N, D]: the token embeddings, then the output of each layer, edits included.
+  // [layers + 1], each [N, D]: what enters the first layer, then the output of each layer, edits
+  // included.
   std::vector<AlignedBuffer<float>> streams;
 
   size_t positions() const { return tokens.size(); }
@@ -38,6 +39,8 @@ class StreamRecorder final : public EditTaps {
   void visit(Site site, size_t layer, const SiteRows& rows) override;
 
  private:
+  void store(size_t stream, const SiteRows& rows);
+
   StoredRun* run_;
 };
 
