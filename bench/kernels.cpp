@@ -130,7 +130,7 @@ void prefill(benchmark::State& state, MatmulFn matmul, Format format, size_t row
 // 32 heads of 96, as in Phi-3-mini; enough layers that no cache holds them.
 void attend(benchmark::State& state, AttentionFn attention, KvType type, size_t rows) {
   constexpr size_t kDepth = 2048, kHeads = 32, kDim = 96, kPage = 64;
-  const size_t bytes = kv_type_row(type).vector_bytes(kDim);
+  const size_t bytes = kv_type_row(type).block_bytes(kDim) / kKvBlock;
   const size_t layer_bytes = 2 * kDepth * kHeads * bytes;
   const size_t layers = std::max<size_t>(1, kWorkingSet / 2 / layer_bytes);
   AlignedBuffer<std::byte> cache(layers * layer_bytes);
@@ -145,7 +145,7 @@ void attend(benchmark::State& state, AttentionFn attention, KvType type, size_t 
   for (size_t r = 0; r < rows; ++r) end[r] = static_cast<uint32_t>(kDepth - rows + r + 1);
   std::vector<AlignedBuffer<float>> scratch;
   for (size_t t = 0; t < pool().threads(); ++t) {
-    scratch.emplace_back(attention_scratch_floats(kDepth, kDim, 1));
+    scratch.emplace_back(attention_scratch_floats(kDepth, kDim));
   }
   for (auto _ : state) {
     for (size_t layer = 0; layer < layers; ++layer) {

@@ -57,7 +57,7 @@ Result<Inspection> inspect(const std::filesystem::path& path) {
   for (size_t i = 0; i < kKvTypeCount; ++i) {
     const auto type = static_cast<KvType>(i);
     inspection.kv_bytes_per_position.emplace_back(
-        kv_type_row(type).name, KvLayout(files.spec, type, 1).bytes_per_position());
+        kv_type_row(type).name, KvLayout(files.spec, type, kKvBlock).bytes_per_position());
   }
   return inspection;
 }

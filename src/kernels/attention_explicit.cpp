@@ -12,12 +12,11 @@ void attention_scores(const float* query, const float* keys, size_t dim, size_t 
                       float* scores) {
   for (size_t j = 0; j < count; ++j) {
     const float* key = keys + j * dim;
-    double lanes[kDoubleLanes] = {};
+    double sum = 0;
     for (size_t d = 0; d < dim; ++d) {
-      double& lane = lanes[d % kDoubleLanes];
-      lane = std::fma(static_cast<double>(query[d]), static_cast<double>(key[d]), lane);
+      sum = std::fma(static_cast<double>(key[d]), static_cast<double>(query[d]), sum);
     }
-    scores[j] = static_cast<float>(fold(lanes) * static_cast<double>(scale));
+    scores[j] = static_cast<float>(sum * static_cast<double>(scale));
   }
 }
 

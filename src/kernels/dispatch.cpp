@@ -11,6 +11,7 @@ namespace {
 #ifdef PHIDIAS_ISA_AVX2
 void fill_avx2(KernelTable& table) {
   avx2::fill_elementwise(table);
+  avx2::fill_kv_store(table);
   avx2::fill_matmul_f32(table);
   avx2::fill_matmul_q8(table);
   avx2::fill_attention(table);

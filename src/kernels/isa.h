@@ -8,6 +8,7 @@ namespace phidias {
 
 namespace avx2 {
 void fill_elementwise(KernelTable& table);
+void fill_kv_store(KernelTable& table);
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
 void fill_attention(KernelTable& table);

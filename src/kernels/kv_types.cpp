@@ -1,65 +1,109 @@
-#include <cmath>
+#include "kernels/kv_types.h"
+
 #include <cstring>
 
 #include "kernels/scalar/q8.h"
-#include "kernels/table.h"
 #include "quant/float16.h"
 
 namespace phidias {
 namespace {
 
-template <size_t kBytes>
-size_t plain_bytes(size_t dim) {
-  return dim * kBytes;
-}
-
-void store_f32(const float* src, std::byte* dst, size_t dim) {
-  std::memcpy(dst, src, dim * sizeof(float));
-}
-void load_f32(const std::byte* src, float* dst, size_t dim) {
-  std::memcpy(dst, src, dim * sizeof(float));
-}
-
-template <uint16_t (*kEncode)(float)>
-void store_half(const float* src, std::byte* dst, size_t dim) {
-  for (size_t i = 0; i < dim; ++i) {
-    const uint16_t bits = kEncode(src[i]);
-    std::memcpy(dst + 2 * i, &bits, sizeof(bits));
+struct F32 {
+  static constexpr size_t kBytes = 4;
+  static void put(float x, std::byte* dst) { std::memcpy(dst, &x, sizeof(x)); }
+  static float get(const std::byte* src) {
+    float x;
+    std::memcpy(&x, src, sizeof(x));
+    return x;
   }
-}
-template <float (*kDecode)(uint16_t)>
-void load_half(const std::byte* src, float* dst, size_t dim) {
-  for (size_t i = 0; i < dim; ++i) {
+};
+
+template <uint16_t (*kEncode)(float), float (*kDecode)(uint16_t)>
+struct Half {
+  static constexpr size_t kBytes = 2;
+  static void put(float x, std::byte* dst) {
+    const uint16_t bits = kEncode(x);
+    std::memcpy(dst, &bits, sizeof(bits));
+  }
+  static float get(const std::byte* src) {
     uint16_t bits;
-    std::memcpy(&bits, src + 2 * i, sizeof(bits));
-    dst[i] = kDecode(bits);
+    std::memcpy(&bits, src, sizeof(bits));
+    return kDecode(bits);
   }
+};
+using F16 = Half<encode_f16, decode_f16>;
+using BF16 = Half<encode_bf16, decode_bf16>;
+
+enum class Part : uint8_t { kKeys, kValues };
+
+// Where the elements of a vector lie from the begin of its page: element d at first + d * step.
+struct Place {
+  size_t first;
+  size_t step;
+};
+Place place_of(Part part, size_t slot, size_t dim, size_t element_bytes, size_t block_bytes) {
+  const size_t block = slot / kKvBlock * block_bytes;
+  const size_t lane = slot % kKvBlock * element_bytes;
+  if (part == Part::kKeys) return {block + lane, kKvBlock * element_bytes};
+  return {block + lane * dim, element_bytes};
 }
 
-size_t padded(size_t dim) { return (dim + 3) / 4 * 4; }
-size_t q8_bytes(size_t dim) { return padded(dim) + sizeof(float); }
+template <class Element>
+size_t plain_bytes(size_t dim) {
+  return kKvBlock * dim * Element::kBytes;
+}
+template <class Element, Part kPart>
+void store(const float* src, std::byte* page, size_t slot, size_t dim) {
+  const Place place = place_of(kPart, slot, dim, Element::kBytes, plain_bytes<Element>(dim));
+  for (size_t d = 0; d < dim; ++d) Element::put(src[d], page + place.first + d * place.step);
+}
+template <class Element, Part kPart>
+void load(const std::byte* page, size_t slot, float* dst, size_t dim) {
+  const Place place = place_of(kPart, slot, dim, Element::kBytes, plain_bytes<Element>(dim));
+  for (size_t d = 0; d < dim; ++d) dst[d] = Element::get(page + place.first + d * place.step);
+}
 
-void store_q8(const float* src, std::byte* dst, size_t dim) {
+size_t q8_bytes(size_t dim) { return kKvBlock * (dim + sizeof(float)); }
+size_t q8_scale_place(size_t slot, size_t dim) {
+  return slot / kKvBlock * q8_bytes(dim) + kKvBlock * dim + slot % kKvBlock * sizeof(float);
+}
+template <Part kPart>
+void store_q8(const float* src, std::byte* page, size_t slot, size_t dim) {
+  const Place place = place_of(kPart, slot, dim, 1, q8_bytes(dim));
   const float scale = q8_scale(largest_magnitude(src, dim));
   const float inverse = q8_inverse(scale);
-  for (size_t i = 0; i < padded(dim); ++i) {
-    dst[i] = static_cast<std::byte>(i < dim ? q8_value(src[i], inverse) : int8_t{0});
+  for (size_t d = 0; d < dim; ++d) {
+    page[place.first + d * place.step] = static_cast<std::byte>(q8_value(src[d], inverse));
   }
-  std::memcpy(dst + padded(dim), &scale, sizeof(scale));
+  F32::put(scale, page + q8_scale_place(slot, dim));
 }
-void load_q8(const std::byte* src, float* dst, size_t dim) {
-  float scale;
-  std::memcpy(&scale, src + padded(dim), sizeof(scale));
-  for (size_t i = 0; i < dim; ++i) {
-    dst[i] = scale * static_cast<float>(static_cast<int8_t>(src[i]));
+template <Part kPart>
+void load_q8(const std::byte* page, size_t slot, float* dst, size_t dim) {
+  const Place place = place_of(kPart, slot, dim, 1, q8_bytes(dim));
+  const float scale = F32::get(page + q8_scale_place(slot, dim));
+  for (size_t d = 0; d < dim; ++d) {
+    const auto value = static_cast<int8_t>(page[place.first + d * place.step]);
+    dst[d] = scale * static_cast<float>(value);
   }
+}
+
+template <class Element>
+constexpr KvTypeRow plain(KvType type, std::string_view name) {
+  return {type,
+          name,
+          plain_bytes<Element>,
+          store<Element, Part::kKeys>,
+          store<Element, Part::kValues>,
+          load<Element, Part::kKeys>,
+          load<Element, Part::kValues>};
 }
 
 constexpr KvTypeRow kRows[kKvTypeCount] = {
-    {KvType::kF32, "f32", plain_bytes<4>, store_f32, load_f32},
-    {KvType::kF16, "f16", plain_bytes<2>, store_half<encode_f16>, load_half<decode_f16>},
-    {KvType::kBF16, "bf16", plain_bytes<2>, store_half<encode_bf16>, load_half<decode_bf16>},
-    {KvType::kQ8, "q8", q8_bytes, store_q8, load_q8},
+    plain<F32>(KvType::kF32, "f32"),
+    plain<F16>(KvType::kF16, "f16"),
+    plain<BF16>(KvType::kBF16, "bf16"),
+    {KvType::kQ8, "q8", q8_bytes, store_q8<Part::kKeys>, store_q8<Part::kValues>,
+     load_q8<Part::kKeys>, load_q8<Part::kValues>},
 };
 
 }  // namespace

@@ -15,7 +15,17 @@
 //   sums over weight rows (add_transposed)
 //     A chain of fused multiply-adds in float from 0, o ascending, is added to the total in double.
 //     Whoever multiplies with a whole matrix cuts its rows into chunks of kChunkRows.
-//   sums of doubles (rms_norm, softmax, attention_exact)
+//   attention, online
+//     A score is a chain of fused multiply-adds in float over the dimensions, ascending from 0,
+//     then times the key's own scale if its type has one, then times the scale of the scores. A
+//     page's weights are exp(score - largest so far); the weight of slot j is added to lane
+//     j % kFloatLanes, ascending; the lanes are folded in halves. Sum and output are shrunk by
+//     exp(previous largest - largest) before a page is added. An output is a chain of fused
+//     multiply-adds over the keys, ascending; a value's own scale goes into its weight. Pages of
+//     which nothing is seen are passed over.
+//   attention_exact
+//     The same chains in double for scores and outputs, the scores rounded to float.
+//   sums of doubles (rms_norm, softmax, weights of attention_exact)
 //     Element i is added to lane i % kDoubleLanes, ascending; the lanes are folded in halves.
 //   exponentials
 //     FloatExp and DoubleExp below, step for step.

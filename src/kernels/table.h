@@ -19,6 +19,8 @@
 #include <string_view>
 
 #include "base/cpu.h"
+#include "kernels/attention.h"
+#include "kernels/kv_types.h"
 #include "quant/format.h"
 
 namespace phidias {
@@ -61,57 +63,6 @@ inline constexpr size_t kScratchWeightRows = 24;
 constexpr size_t matmul_scratch_floats(size_t cols) {
   return kScratchTotalsBytes / sizeof(float) +
          kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);
-}
-
-// Types of the key-value cache: one row each, as for Format. A vector is one head's key or value.
-enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8 };
-inline constexpr size_t kKvTypeCount = 4;
-constexpr size_t index_of(KvType type) { return static_cast<size_t>(type); }
-struct KvTypeRow {
-  KvType type;
-  std::string_view name;  // "f32", "f16", "bf16", "q8"
-  size_t (*vector_bytes)(
-      size_t dim);  // q8: dim int8 values, padded to a multiple of 4, then one f32 scale
-  // Plain reference conversions.
-  void (*store)(const float* src, std::byte* dst, size_t dim);
-  void (*load)(const std::byte* src, float* dst, size_t dim);
-};
-const KvTypeRow& kv_type_row(KvType type);
-
-// Attention of `rows` query rows of one sequence for the `group` query heads that share one
-// key-value head.
-//   pages   page p holds positions [p * page_positions, (p + 1) * page_positions): vectors one
-//   after another,
-//           each vector_bytes(head_dim); only pages that a range touches are read
-//   mask    query row r sees keys [first_key[r], end_key[r])
-//   order   keys in blocks that start at multiples of page_positions, ascending: a fixed order of
-//   merging for a
-//           query, whatever rows are computed beside it
-//   out     row r, head g at out[r * out_stride + g * head_dim]; an empty range gives zeros
-struct AttentionArgs {
-  const std::byte* const* key_pages = nullptr;
-  const std::byte* const* value_pages = nullptr;
-  size_t page_positions = 0;  // at most kMaxPagePositions
-  size_t head_dim = 0;        // at most kMaxHeadDim
-  size_t group = 0;
-  const float* queries = nullptr;  // row r, head g at queries[r * query_stride + g * head_dim]
-  size_t query_stride = 0;
-  float* out = nullptr;
-  size_t out_stride = 0;
-  size_t rows = 0;
-  const uint32_t* first_key = nullptr;
-  const uint32_t* end_key = nullptr;
-  float scale = 1;  // of the scores; head_dim^-0.5 as a rule
-  float* scratch =
-      nullptr;  // of the calling thread: attention_scratch_floats(...) floats, aligned to 64
-};
-using AttentionFn = void (*)(const AttentionArgs&);
-inline constexpr size_t kMaxPagePositions = 256;
-inline constexpr size_t kMaxHeadDim = 512;
-// Room for the weights of one query over all its keys in double (exact), and for tiles of several
-// queries (fast).
-constexpr size_t attention_scratch_floats(size_t keys, size_t head_dim, size_t group) {
-  return 2 * keys + 64 + (group * 8 + 2) * (kMaxPagePositions + 2 * head_dim + 64);
 }
 
 // totals[r, c] += sum over o of x[r, o] * weights[o, c], for c in [0, cols) and o in [0, outs).
@@ -171,13 +122,14 @@ struct KernelTable {
   // then the weighted values in key order. Everything in double; scores, probabilities and results
   // are each rounded to float once. For f32 caches.
   AttentionFn attention_exact;
-  // Online softmax, one key block at a time.
+  // Online softmax, one page at a time.
   AttentionFn attention[kKvTypeCount];
   // What attention_exact makes of the scores of one query, in order, so that both give the same
   // probabilities. scratch: count doubles, rounded up to a multiple of kDoubleLanes.
   void (*softmax)(const float* scores, double* scratch, float* probabilities, size_t count);
-  // A key or value row into the cache's type; same rounding as KvTypeRow::store.
-  void (*kv_store[kKvTypeCount])(const float* src, std::byte* dst, size_t dim);
+  // A key or value into its slot of a page; same bits as KvTypeRow's.
+  KvStoreFn store_key[kKvTypeCount];
+  KvStoreFn store_value[kKvTypeCount];
 
   // For gradients.
   void (*add_transposed)(const TransposedArgs& args);

@@ -27,14 +27,14 @@ inline double dot_q8_tolerance(double sum_of_magnitudes, size_t groups) {
   return gamma(4 + 2 * chain) * sum_of_magnitudes;
 }
 
-// Online softmax against double. A score of dim columns is wrong by gamma(dim / 16 + 6) times its
+// Online softmax against double. A score of dim columns is wrong by gamma(dim + 2) times its
 // sum of magnitudes, scaled; exp turns that absolute error of the scores into a relative one of the
 // weights, and adds 2 ulp. Weights are summed, shrunk once a block (two roundings, and another exp
 // of a rounded difference) and multiplied with values in a chain over the keys. `magnitude` is the
 // largest |value|, `score_magnitude` the largest scale * sum |q k|.
 inline double attention_tolerance(double magnitude, double score_magnitude, size_t dim, size_t keys,
                                   size_t blocks) {
-  const double score = 2 * gamma(static_cast<double>(dim) / 16 + 8) * score_magnitude;
+  const double score = 2 * gamma(static_cast<double>(dim) + 4) * score_magnitude;
   const double rest = gamma(8 + static_cast<double>(keys) + 8 * static_cast<double>(blocks));
   return 2 * magnitude * (std::expm1(score) + rest);
 }

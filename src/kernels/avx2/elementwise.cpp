@@ -1,34 +1,10 @@
-#include <cstring>
-
-#include "kernels/avx2/vec.h"
+#include "kernels/avx2/q8.h"
+#include "kernels/avx2/runs.h"
 #include "kernels/generic/exp.h"
 #include "kernels/isa.h"
-#include "kernels/x86/fill.h"
 
 namespace phidias::avx2 {
 namespace {
-
-using namespace x86;
-
-constexpr size_t kLanes = Vec::kLanes;
-
-// Calls f(i, n) for runs of n floats, n = kLanes but for the last.
-template <class F>
-[[gnu::always_inline]] inline void each_run(size_t count, F f) {
-  size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) f(i, kLanes);
-  if (i < count) f(i, count - i);
-}
-[[gnu::always_inline]] inline __m256 load(const float* p, size_t n) {
-  return n == kLanes ? Vec::load(p) : Vec::load_partial(p, n);
-}
-[[gnu::always_inline]] inline void store(float* p, __m256 x, size_t n) {
-  if (n == kLanes) {
-    Vec::store(p, x);
-  } else {
-    Vec::store_partial(p, x, n);
-  }
-}
 
 void rms_norm(const float* x, const float* weight, float eps, float* y, size_t count) {
   Vec::Doubles lanes = Vec::zero_f64();
@@ -68,33 +44,6 @@ void silu_mul(const float* gate, const float* up, float* y, size_t count) {
 void add(float* x, const float* y, size_t count) {
   each_run(count,
            [&](size_t i, size_t n) { store(x + i, Vec::add(load(x + i, n), load(y + i, n)), n); });
-}
-
-// |x| as whole numbers: their order is that of the magnitudes, with NaN above all.
-[[gnu::always_inline]] inline __m256i magnitude_bits(__m256 x) {
-  return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
-}
-[[gnu::always_inline]] inline float largest_of(__m256i bits) {
-  const __m128i by4 =
-      _mm_max_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
-  const __m128i by2 = _mm_max_epi32(by4, _mm_shuffle_epi32(by4, 0x4E));
-  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xB1))));
-}
-
-// As in scalar/q8.h.
-struct Q8Scale {
-  float scale;
-  float inverse;
-};
-[[gnu::always_inline]] inline Q8Scale q8_scale(float largest) {
-  const float quotient = largest / 127.0F;
-  const float scale = quotient < 0x1p-126F ? 0.0F : quotient;
-  return {scale, scale > 0 && scale <= 0x1.fffffep127F ? 1.0F / scale : 0.0F};
-}
-[[gnu::always_inline]] inline __m256i q8_round(__m256 x, float inverse) {
-  // Without an inverse the values may be infinite or NaN: they become 0 by the mask.
-  const __m256i whole = _mm256_cvtps_epi32(Vec::mul(x, Vec::set(inverse)));
-  return _mm256_and_si256(whole, _mm256_set1_epi32(inverse == 0 ? 0 : -1));
 }
 
 void quantize_q8(const float* x, int8_t* values, float* scales, float* sums, size_t count) {
@@ -143,51 +92,6 @@ size_t argmax(const float* x, size_t count) {
   return count;
 }
 
-void store_f16(const float* src, std::byte* dst, size_t dim) {
-  each_run(dim, [&](size_t i, size_t n) {
-    alignas(16) uint16_t halves[8];
-    _mm_store_si128(reinterpret_cast<__m128i*>(halves),
-                    _mm256_cvtps_ph(load(src + i, n), _MM_FROUND_TO_NEAREST_INT));
-    std::memcpy(dst + 2 * i, halves, 2 * n);
-  });
-}
-
-void store_bf16(const float* src, std::byte* dst, size_t dim) {
-  each_run(dim, [&](size_t i, size_t n) {
-    const __m256 x = load(src + i, n);
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i nearest =
-        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(nearest, quiet, nan), 16);
-    const __m128i packed =
-        _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
-    alignas(16) uint16_t halves[8];
-    _mm_store_si128(reinterpret_cast<__m128i*>(halves), packed);
-    std::memcpy(dst + 2 * i, halves, 2 * n);
-  });
-}
-
-void store_q8(const float* src, std::byte* dst, size_t dim) {
-  __m256i most = _mm256_setzero_si256();
-  each_run(dim, [&](size_t i, size_t n) {
-    most = _mm256_max_epi32(most, magnitude_bits(load(src + i, n)));
-  });
-  const Q8Scale scale = q8_scale(largest_of(most));
-  const size_t padded = (dim + 3) / 4 * 4;
-  each_run(dim, [&](size_t i, size_t n) {
-    const __m256i whole = q8_round(load(src + i, n), scale.inverse);
-    const __m128i words =
-        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
-    alignas(16) int8_t bytes[16];
-    _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm_packs_epi16(words, words));
-    std::memcpy(dst + i, bytes, n == kLanes ? kLanes : padded - i);
-  });
-  std::memcpy(dst + padded, &scale.scale, sizeof(float));
-}
-
 }  // namespace
 
 void fill_elementwise(KernelTable& table) {
@@ -197,9 +101,6 @@ void fill_elementwise(KernelTable& table) {
   table.add = add;
   table.quantize_q8 = quantize_q8;
   table.argmax = argmax;
-  table.kv_store[kKvAt<KvType::kF16>] = store_f16;
-  table.kv_store[kKvAt<KvType::kBF16>] = store_bf16;
-  table.kv_store[kKvAt<KvType::kQ8>] = store_q8;
 }
 
 }  // namespace phidias::avx2

@@ -16,9 +16,8 @@ struct Vec {
   // 12 sums, 3 activations and a weight fill the 16 registers; 7 loads feed 12 multiply-adds.
   static constexpr size_t kLeftRows = 4;
   static constexpr size_t kRightRows = 3;
-  // Registers of a value vector that attention mixes at once: for a tile of queries, for one.
-  static constexpr size_t kStrip = 4;
-  static constexpr size_t kWideStrip = 12;
+  // Sums that attention keeps in registers at once.
+  static constexpr size_t kSums = 12;
 
   static Floats zero() { return _mm256_setzero_ps(); }
   static Floats set(float x) { return _mm256_set1_ps(x); }
@@ -36,6 +35,13 @@ struct Vec {
   static Floats min(Floats a, Floats b) { return _mm256_min_ps(a, b); }
   static Floats zero_if_less(Floats x, Floats limit, Floats value) {
     return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LT_OQ), value);
+  }
+  // -infinity where the lane's bit is not set.
+  static Floats hide(Floats x, uint32_t seen) {
+    const __m256i own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set_bits = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(seen)), own);
+    return _mm256_blendv_ps(set(-__builtin_inff()), x,
+                            _mm256_castsi256_ps(_mm256_cmpeq_epi32(set_bits, own)));
   }
   // 2^n of a float that holds n + FloatExp::kRound.
   static Floats power_of_shifted(Floats shifted) {

@@ -15,9 +15,8 @@ struct Vec {
   // 24 sums, 6 activations and a weight fill the 32 registers; 10 loads feed 24 multiply-adds.
   static constexpr size_t kLeftRows = 4;
   static constexpr size_t kRightRows = 6;
-  // Registers of a value vector that attention mixes at once: for a tile of queries, for one.
-  static constexpr size_t kStrip = 4;
-  static constexpr size_t kWideStrip = 8;
+  // Sums that attention keeps in registers at once.
+  static constexpr size_t kSums = 24;
 
   static Floats zero() { return _mm512_setzero_ps(); }
   static Floats set(float x) { return _mm512_set1_ps(x); }
@@ -37,6 +36,10 @@ struct Vec {
   static Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
   static Floats zero_if_less(Floats x, Floats limit, Floats value) {
     return _mm512_mask_mov_ps(value, _mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), zero());
+  }
+  // -infinity where the lane's bit is not set.
+  static Floats hide(Floats x, uint32_t seen) {
+    return _mm512_mask_mov_ps(set(-__builtin_inff()), static_cast<__mmask16>(seen), x);
   }
   // 2^n of a float that holds n + FloatExp::kRound.
   static Floats power_of_shifted(Floats shifted) {

@@ -1,56 +1,77 @@
 // attention_exact over a vector type, in doubles.
 #pragma once
 
+#include "kernels/attention.h"
 #include "kernels/generic/exp.h"
-#include "kernels/table.h"
+#include "kernels/visible.h"
 
 namespace phidias::generic {
 
-inline constexpr size_t kKeysAtOnce = 4;
-
 template <class V>
 struct ExactQuery {
+  using Doubles = typename V::Doubles;
+  static constexpr size_t kBlocksAtOnce = 2;
+  static constexpr size_t kHalves = kKvBlock / kDoubleLanes;
+
   const AttentionArgs& args;
   const float* query;
   float* out;
+  const uint64_t* visible;
   size_t first;
   size_t count;
   double* weights;  // [count], room for whole registers
 
-  const float* vector(const std::byte* const* pages, size_t j) const {
-    const size_t position = first + j;
-    const std::byte* page = pages[position / args.page_positions];
-    return reinterpret_cast<const float*>(page) + position % args.page_positions * args.head_dim;
+  // Calls run(page, first slot, end slot) for all that the query sees, in order.
+  template <class F>
+  [[gnu::always_inline]] void each_run(F&& run) const {
+    for_each_page_run(visible, args.visible_positions, args.page_positions, first, first + count,
+                      run);
   }
 
-  // Scores of keys j to j + kKeys; returns the largest of them and `largest`.
-  template <size_t kKeys>
-  float score(size_t j, float largest) const {
-    using Doubles = typename V::Doubles;
-    const float* keys[kKeys];
-    Doubles lanes[kKeys];
-    for (size_t k = 0; k < kKeys; ++k) {
-      keys[k] = vector(args.key_pages, j + k);
-      lanes[k] = V::zero_f64();
-    }
+  // Scores of whole blocks of keys.
+  template <size_t kBlocks>
+  void score(const float* keys, float* scores) const {
+    constexpr size_t kWidth = kBlocks * kHalves;
     const size_t dim = args.head_dim;
-    size_t d = 0;
-    for (; d + kDoubleLanes <= dim; d += kDoubleLanes) {
-      const Doubles q = V::widen(query + d);
+    Doubles sums[kWidth];
 #pragma GCC unroll 4
-      for (size_t k = 0; k < kKeys; ++k) lanes[k] = V::fma(q, V::widen(keys[k] + d), lanes[k]);
-    }
-    if (d < dim) {
-      const Doubles q = V::widen_partial(query + d, dim - d);
+    for (size_t w = 0; w < kWidth; ++w) sums[w] = V::zero_f64();
+    for (size_t d = 0; d < dim; ++d) {
+      const Doubles q = V::set_f64(static_cast<double>(query[d]));
 #pragma GCC unroll 4
-      for (size_t k = 0; k < kKeys; ++k) {
-        lanes[k] = V::fma(q, V::widen_partial(keys[k] + d, dim - d), lanes[k]);
+      for (size_t w = 0; w < kWidth; ++w) {
+        const float* key =
+            keys + w / kHalves * kKvBlock * dim + d * kKvBlock + w % kHalves * kDoubleLanes;
+        sums[w] = V::fma(V::widen(key), q, sums[w]);
       }
     }
-    for (size_t k = 0; k < kKeys; ++k) {
-      const float value = static_cast<float>(V::fold(lanes[k]) * static_cast<double>(args.scale));
-      if (value > largest) largest = value;
-      weights[j + k] = static_cast<double>(value);
+    const Doubles scale = V::set_f64(static_cast<double>(args.scale));
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWidth; ++w) {
+      V::narrow_partial(scores + w * kDoubleLanes, V::mul(sums[w], scale), kDoubleLanes);
+    }
+  }
+
+  // Scores of slots [from, to) of a page to weights; returns the largest of them and `largest`.
+  float score_run(size_t page, size_t from, size_t to, float largest) const {
+    const float* keys = reinterpret_cast<const float*>(args.key_pages[page]);
+    const size_t page_begin = page * args.page_positions;
+    for (size_t block = from / kKvBlock; block * kKvBlock < to; block += kBlocksAtOnce) {
+      float scores[kBlocksAtOnce * kKvBlock];
+      const float* at = keys + block * kKvBlock * args.head_dim;
+      if ((block + 1) * kKvBlock < to) {
+        score<kBlocksAtOnce>(at, scores);
+      } else {
+        score<1>(at, scores);
+      }
+      const size_t begin = block * kKvBlock;
+      const size_t stop =
+          begin + kBlocksAtOnce * kKvBlock < to ? begin + kBlocksAtOnce * kKvBlock : to;
+      for (size_t slot = from > begin ? from : begin; slot < stop; ++slot) {
+        const float value = scores[slot - begin];
+        if (value > largest) largest = value;
+        weights[page_begin + slot - first] = static_cast<double>(value);
+      }
     }
     return largest;
   }
@@ -58,44 +79,51 @@ struct ExactQuery {
   // Weighted values of dimensions [d, d + kWidth * kDoubleLanes), the last register only `rest`.
   template <size_t kWidth>
   void mix(size_t d, size_t rest) const {
-    using Doubles = typename V::Doubles;
+    const size_t dim = args.head_dim;
     Doubles sums[kWidth];
     for (size_t w = 0; w < kWidth; ++w) sums[w] = V::zero_f64();
-    for (size_t j = 0; j < count; ++j) {
-      const float* value = vector(args.value_pages, j) + d;
-      const Doubles weight = V::set_f64(weights[j]);
+    each_run([&](size_t page, size_t from, size_t to) {
+      const float* values = reinterpret_cast<const float*>(args.value_pages[page]) + d;
+      const size_t page_begin = page * args.page_positions;
+      for (size_t slot = from; slot < to; ++slot) {
+        const float* value = values + slot * dim;
+        const Doubles weight = V::set_f64(weights[page_begin + slot - first]);
 #pragma GCC unroll 4
-      for (size_t w = 0; w + 1 < kWidth; ++w) {
-        sums[w] = V::fma(weight, V::widen(value + w * kDoubleLanes), sums[w]);
+        for (size_t w = 0; w + 1 < kWidth; ++w) {
+          sums[w] = V::fma(weight, V::widen(value + w * kDoubleLanes), sums[w]);
+        }
+        const float* last = value + (kWidth - 1) * kDoubleLanes;
+        sums[kWidth - 1] =
+            V::fma(weight, rest == kDoubleLanes ? V::widen(last) : V::widen_partial(last, rest),
+                   sums[kWidth - 1]);
       }
-      const float* last = value + (kWidth - 1) * kDoubleLanes;
-      sums[kWidth - 1] =
-          V::fma(weight, rest == kDoubleLanes ? V::widen(last) : V::widen_partial(last, rest),
-                 sums[kWidth - 1]);
-    }
+    });
     for (size_t w = 0; w < kWidth; ++w) {
       V::narrow_partial(out + d + w * kDoubleLanes, sums[w], w + 1 < kWidth ? kDoubleLanes : rest);
     }
   }
 
-  void run() const {
-    using Doubles = typename V::Doubles;
+  // False if the query sees nothing.
+  bool run() const {
     float largest = -__builtin_inff();
-    size_t j = 0;
-    for (; j + kKeysAtOnce <= count; j += kKeysAtOnce) largest = score<kKeysAtOnce>(j, largest);
-    for (; j < count; ++j) largest = score<1>(j, largest);
-
     const size_t padded = (count + kDoubleLanes - 1) / kDoubleLanes * kDoubleLanes;
-    for (j = count; j < padded; ++j) weights[j] = -__builtin_inf();
+    for (size_t j = 0; j < padded; ++j) weights[j] = -__builtin_inf();
+    bool any = false;
+    each_run([&](size_t page, size_t from, size_t to) {
+      any = true;
+      largest = score_run(page, from, to, largest);
+    });
+    if (!any) return false;
+
     Doubles lanes = V::zero_f64();
-    for (j = 0; j < padded; j += kDoubleLanes) {
+    for (size_t j = 0; j < padded; j += kDoubleLanes) {
       const Doubles score = V::sub(V::load_f64(weights + j), V::set_f64(double{largest}));
       const Doubles weight = exp_doubles<V>(score);
       V::store_f64(weights + j, weight);
       lanes = V::add(lanes, weight);
     }
     const Doubles sum = V::set_f64(V::fold(lanes));
-    for (j = 0; j < padded; j += kDoubleLanes) {
+    for (size_t j = 0; j < padded; j += kDoubleLanes) {
       V::store_f64(weights + j, V::as_float(V::div(V::load_f64(weights + j), sum)));
     }
 
@@ -106,6 +134,7 @@ struct ExactQuery {
       mix<kWidth>(d, kDoubleLanes);
     }
     for (; d < dim; d += kDoubleLanes) mix<1>(d, dim - d < kDoubleLanes ? dim - d : kDoubleLanes);
+    return true;
   }
 };
 
@@ -113,18 +142,19 @@ template <class V>
 void attention_exact(const AttentionArgs& args) {
   for (size_t r = 0; r < args.rows; ++r) {
     for (size_t g = 0; g < args.group; ++g) {
+      const size_t first = args.first_key[r];
+      const size_t end = args.end_key[r];
       float* out = args.out + r * args.out_stride + g * args.head_dim;
-      if (args.first_key[r] >= args.end_key[r]) {
-        for (size_t d = 0; d < args.head_dim; ++d) out[d] = 0;
-        continue;
-      }
-      const ExactQuery<V> query = {args,
-                                   args.queries + r * args.query_stride + g * args.head_dim,
-                                   out,
-                                   args.first_key[r],
-                                   args.end_key[r] - args.first_key[r],
-                                   reinterpret_cast<double*>(args.scratch)};
-      query.run();
+      const ExactQuery<V> query = {
+          args,
+          args.queries + r * args.query_stride + g * args.head_dim,
+          out,
+          args.visible == nullptr ? nullptr : args.visible[r * args.group + g],
+          first,
+          first < end ? end - first : 0,
+          reinterpret_cast<double*>(args.scratch)};
+      if (query.run()) continue;
+      for (size_t d = 0; d < args.head_dim; ++d) out[d] = 0;
     }
   }
 }

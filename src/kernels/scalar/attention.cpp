@@ -3,14 +3,10 @@
 
 #include "kernels/scalar/math.h"
 #include "kernels/scalar/scalar.h"
+#include "kernels/visible.h"
 
 namespace phidias::scalar {
 namespace {
-
-const std::byte* vector_at(const std::byte* const* pages, size_t page_positions, size_t bytes,
-                           size_t position) {
-  return pages[position / page_positions] + position % page_positions * bytes;
-}
 
 // One query: its row's range of keys, one head.
 struct Query {
@@ -18,30 +14,40 @@ struct Query {
   float* out;
   size_t first;
   size_t end;
+  const uint64_t* visible;
 };
+
+// Calls run(page, first slot, end slot) for what the query sees of positions [begin, end), in
+// order.
+template <class F>
+void each_run(const AttentionArgs& args, const Query& q, size_t begin, size_t end, F&& run) {
+  for_each_page_run(q.visible, args.visible_positions, args.page_positions, begin, end, run);
+}
 
 void exact_query(const AttentionArgs& args, const Query& q) {
   const size_t dim = args.head_dim;
   const size_t count = q.end - q.first;
+  const KvTypeRow& type = kv_type_row(KvType::kF32);
   double* weights = reinterpret_cast<double*>(args.scratch);
-
-  const auto load = [&](const std::byte* const* pages, size_t j, float* vector) {
-    const size_t bytes = dim * sizeof(float);
-    std::memcpy(vector, vector_at(pages, args.page_positions, bytes, q.first + j), bytes);
+  for (size_t j = 0; j < count; ++j) weights[j] = -INFINITY;
+  const auto index_of = [&](size_t page, size_t slot) {
+    return page * args.page_positions + slot - q.first;
   };
+
   float largest = -INFINITY;
-  for (size_t j = 0; j < count; ++j) {
-    float key[kMaxHeadDim];
-    load(args.key_pages, j, key);
-    double lanes[kDoubleLanes] = {};
-    for (size_t d = 0; d < dim; ++d) {
-      double& lane = lanes[d % kDoubleLanes];
-      lane = std::fma(static_cast<double>(q.query[d]), static_cast<double>(key[d]), lane);
+  each_run(args, q, q.first, q.end, [&](size_t page, size_t from, size_t to) {
+    for (size_t slot = from; slot < to; ++slot) {
+      float key[kMaxHeadDim];
+      type.load_key(args.key_pages[page], slot, key, dim);
+      double sum = 0;
+      for (size_t d = 0; d < dim; ++d) {
+        sum = std::fma(static_cast<double>(key[d]), static_cast<double>(q.query[d]), sum);
+      }
+      const float score = static_cast<float>(sum * static_cast<double>(args.scale));
+      if (score > largest) largest = score;
+      weights[index_of(page, slot)] = score;
     }
-    const float score = static_cast<float>(fold(lanes) * static_cast<double>(args.scale));
-    if (score > largest) largest = score;
-    weights[j] = score;
-  }
+  });
 
   double lanes[kDoubleLanes] = {};
   for (size_t j = 0; j < count; ++j) {
@@ -51,80 +57,105 @@ void exact_query(const AttentionArgs& args, const Query& q) {
   const double sum = fold(lanes);
 
   double mixed[kMaxHeadDim] = {};
-  for (size_t j = 0; j < count; ++j) {
-    float value[kMaxHeadDim];
-    load(args.value_pages, j, value);
-    const double probability = static_cast<float>(weights[j] / sum);
-    for (size_t d = 0; d < dim; ++d) {
-      mixed[d] = std::fma(probability, static_cast<double>(value[d]), mixed[d]);
+  each_run(args, q, q.first, q.end, [&](size_t page, size_t from, size_t to) {
+    for (size_t slot = from; slot < to; ++slot) {
+      float value[kMaxHeadDim];
+      type.load_value(args.value_pages[page], slot, value, dim);
+      const double probability = static_cast<float>(weights[index_of(page, slot)] / sum);
+      for (size_t d = 0; d < dim; ++d) {
+        mixed[d] = std::fma(probability, static_cast<double>(value[d]), mixed[d]);
+      }
     }
-  }
+  });
   for (size_t d = 0; d < dim; ++d) q.out[d] = static_cast<float>(mixed[d]);
 }
 
-// What a stored vector means: value d is scale * load(d). Only KvType::kQ8 has a scale of its own.
-struct Stored {
-  float values[kMaxHeadDim];
-  float scale = 1;
-};
-
+// The scale of a stored vector, which its elements are still to be multiplied with: load() is for
+// reading them and has done that.
 template <KvType kType>
-Stored load_vector(const std::byte* src, size_t dim) {
-  Stored stored;
-  if constexpr (kType == KvType::kQ8) {
-    for (size_t d = 0; d < dim; ++d) {
-      stored.values[d] = static_cast<float>(static_cast<int8_t>(src[d]));
-    }
-    std::memcpy(&stored.scale, src + (dim + 3) / 4 * 4, sizeof(float));
+float own_scale(const std::byte* page, size_t slot, size_t dim) {
+  if constexpr (kType != KvType::kQ8) return 1;
+  const size_t block_bytes = kv_type_row(kType).block_bytes(dim);
+  float scale;
+  std::memcpy(
+      &scale,
+      page + slot / kKvBlock * block_bytes + kKvBlock * dim + slot % kKvBlock * sizeof(float),
+      sizeof(scale));
+  return scale;
+}
+
+// The elements without the scale.
+template <KvType kType>
+void load_key(const std::byte* page, size_t slot, float* key, size_t dim) {
+  if constexpr (kType != KvType::kQ8) {
+    kv_type_row(kType).load_key(page, slot, key, dim);
   } else {
-    kv_type_row(kType).load(src, stored.values, dim);
+    const std::byte* block = page + slot / kKvBlock * kv_type_row(kType).block_bytes(dim);
+    for (size_t d = 0; d < dim; ++d) {
+      key[d] = static_cast<float>(static_cast<int8_t>(block[d * kKvBlock + slot % kKvBlock]));
+    }
   }
-  return stored;
+}
+template <KvType kType>
+void load_value(const std::byte* page, size_t slot, float* value, size_t dim) {
+  if constexpr (kType != KvType::kQ8) {
+    kv_type_row(kType).load_value(page, slot, value, dim);
+  } else {
+    const std::byte* block = page + slot / kKvBlock * kv_type_row(kType).block_bytes(dim);
+    for (size_t d = 0; d < dim; ++d) {
+      value[d] = static_cast<float>(static_cast<int8_t>(block[slot % kKvBlock * dim + d]));
+    }
+  }
 }
 
 template <KvType kType>
 void online_query(const AttentionArgs& args, const Query& q) {
   const size_t dim = args.head_dim;
-  const size_t bytes = kv_type_row(kType).vector_bytes(dim);
   float mixed[kMaxHeadDim] = {};
   float largest = -INFINITY;
   float sum = 0;
   for (size_t begin = q.first; begin < q.end;) {
-    const size_t page = begin / args.page_positions;
-    const size_t page_begin = page * args.page_positions;
-    const size_t page_end = page_begin + args.page_positions;
+    const size_t page_end = (begin / args.page_positions + 1) * args.page_positions;
     const size_t end = page_end < q.end ? page_end : q.end;
 
-    float scores[kMaxPagePositions];
-    float block_largest = -INFINITY;
-    for (size_t j = begin; j < end; ++j) {
-      const Stored key = load_vector<kType>(args.key_pages[page] + (j - page_begin) * bytes, dim);
-      float lanes[kFloatLanes] = {};
-      for (size_t d = 0; d < dim; ++d) {
-        float& lane = lanes[d % kFloatLanes];
-        lane = std::fma(q.query[d], key.values[d], lane);
+    float weights[kMaxPagePositions];
+    float page_largest = -INFINITY;
+    bool sees_any = false;
+    each_run(args, q, begin, end, [&](size_t page, size_t from, size_t to) {
+      sees_any = true;
+      for (size_t slot = from; slot < to; ++slot) {
+        float key[kMaxHeadDim];
+        load_key<kType>(args.key_pages[page], slot, key, dim);
+        float score = 0;
+        for (size_t d = 0; d < dim; ++d) score = std::fma(key[d], q.query[d], score);
+        score = score * own_scale<kType>(args.key_pages[page], slot, dim) * args.scale;
+        if (score > page_largest) page_largest = score;
+        weights[slot] = score;
       }
-      const float score = fold(lanes) * key.scale * args.scale;
-      if (score > block_largest) block_largest = score;
-      scores[j - page_begin] = score;
-    }
+    });
 
-    const float previous = largest;
-    if (block_largest > largest) largest = block_largest;
-    const float shrink = exp_f32(previous - largest);
-    float lanes[kFloatLanes] = {};
-    for (size_t j = begin - page_begin; j < end - page_begin; ++j) {
-      scores[j] = exp_f32(scores[j] - largest);
-      lanes[j % kFloatLanes] += scores[j];
-    }
-    sum = sum * shrink + fold(lanes);
+    if (sees_any) {
+      const float previous = largest;
+      if (page_largest > largest) largest = page_largest;
+      const float shrink = exp_f32(previous - largest);
+      float lanes[kFloatLanes] = {};
+      each_run(args, q, begin, end, [&](size_t, size_t from, size_t to) {
+        for (size_t slot = from; slot < to; ++slot) {
+          weights[slot] = exp_f32(weights[slot] - largest);
+          lanes[slot % kFloatLanes] += weights[slot];
+        }
+      });
+      sum = sum * shrink + fold(lanes);
 
-    for (size_t d = 0; d < dim; ++d) mixed[d] *= shrink;
-    for (size_t j = begin; j < end; ++j) {
-      const Stored value =
-          load_vector<kType>(args.value_pages[page] + (j - page_begin) * bytes, dim);
-      const float weight = scores[j - page_begin] * value.scale;
-      for (size_t d = 0; d < dim; ++d) mixed[d] = std::fma(weight, value.values[d], mixed[d]);
+      for (size_t d = 0; d < dim; ++d) mixed[d] *= shrink;
+      each_run(args, q, begin, end, [&](size_t page, size_t from, size_t to) {
+        for (size_t slot = from; slot < to; ++slot) {
+          float value[kMaxHeadDim];
+          load_value<kType>(args.value_pages[page], slot, value, dim);
+          const float weight = weights[slot] * own_scale<kType>(args.value_pages[page], slot, dim);
+          for (size_t d = 0; d < dim; ++d) mixed[d] = std::fma(weight, value[d], mixed[d]);
+        }
+      });
     }
     begin = end;
   }
@@ -137,8 +168,12 @@ void each_query(const AttentionArgs& args) {
     for (size_t g = 0; g < args.group; ++g) {
       const Query query = {args.queries + r * args.query_stride + g * args.head_dim,
                            args.out + r * args.out_stride + g * args.head_dim, args.first_key[r],
-                           args.end_key[r]};
-      if (query.first < query.end) {
+                           args.end_key[r],
+                           args.visible == nullptr ? nullptr : args.visible[r * args.group + g]};
+      bool sees_any = false;
+      each_run(args, query, query.first, query.end,
+               [&](size_t, size_t, size_t) { sees_any = true; });
+      if (sees_any) {
         kOne(args, query);
       } else {
         std::memset(query.out, 0, args.head_dim * sizeof(float));

@@ -69,7 +69,9 @@ void fill_elementwise(KernelTable& table) {
   table.quantize_q8 = quantize_q8;
   table.argmax = argmax;
   for (size_t i = 0; i < kKvTypeCount; ++i) {
-    table.kv_store[i] = kv_type_row(static_cast<KvType>(i)).store;
+    const KvTypeRow& row = kv_type_row(static_cast<KvType>(i));
+    table.store_key[i] = row.store_key;
+    table.store_value[i] = row.store_value;
   }
 }
 

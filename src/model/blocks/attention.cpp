@@ -21,7 +21,8 @@ void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_r
   const KernelTable& kernels = *args.context.kernels;
   const size_t dim = attention.head_dim;
   const size_t half = args.spec.rope.rotary_dims / 2;
-  const auto store = kernels.kv_store[index_of(layout.type)];
+  const KvStoreFn store_key = kernels.store_key[index_of(layout.type)];
+  const KvStoreFn store_value = kernels.store_value[index_of(layout.type)];
   args.context.threads->run(run.tokens.size(), 1, [&](size_t begin, size_t end, size_t) {
     for (size_t row = first_row + begin; row < first_row + end; ++row) {
       float* queries = args.state.qkv.data() + row * attention.qkv_width();
@@ -37,10 +38,10 @@ void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_r
       if constexpr (!kStore) continue;
       const size_t position = args.state.positions[row];
       std::byte* page = run.cache.pages[position / layout.page_positions];
-      const size_t slot = position % layout.page_positions * layout.vector_bytes;
+      const size_t slot = position % layout.page_positions;
       for (size_t h = 0; h < attention.kv_heads; ++h) {
-        store(keys + h * dim, page + layout.key_offset(args.layer, h) + slot, dim);
-        store(values + h * dim, page + layout.value_offset(args.layer, h) + slot, dim);
+        store_key(keys + h * dim, page + layout.key_offset(args.layer, h), slot, dim);
+        store_value(values + h * dim, page + layout.value_offset(args.layer, h), slot, dim);
       }
     }
   });
@@ -61,7 +62,7 @@ struct Tile {
   size_t first_row;
   size_t rows;
 };
-constexpr size_t kTileRows = 32;
+constexpr size_t kTileRows = kAttentionPass / 2;
 
 // Bits of the key blocks that each row and each head of a group see; rows of one query block share
 // them. Room was reserved by reserve_visible().
@@ -214,7 +215,7 @@ void attention_block(const BlockArgs& args, Taps& taps) {
   state.heads.resize(state.rows, attention.query_width());
   const size_t longest = *std::max_element(
       state.end_keys.begin(), state.end_keys.begin() + static_cast<ptrdiff_t>(state.rows));
-  context.reserve_scratch(attention_scratch_floats(longest, attention.head_dim, attention.group()));
+  context.reserve_scratch(attention_scratch_floats(longest, attention.head_dim));
   const size_t threads = context.threads->threads();
   state.page_lists.resize(threads);
   for (auto& list : state.page_lists) {

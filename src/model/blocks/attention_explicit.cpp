@@ -66,12 +66,13 @@ class ExplicitAttention {
   void gather(Site site, size_t head, Gathered& own) const {
     const KvLayout& layout = args_.layout;
     const KvTypeRow& type = kv_type_row(layout.type);
-    const size_t offset = site == Site::kAttentionKeys ? layout.key_offset(args_.layer, head)
-                                                       : layout.value_offset(args_.layer, head);
+    const bool keys = site == Site::kAttentionKeys;
+    const size_t offset =
+        keys ? layout.key_offset(args_.layer, head) : layout.value_offset(args_.layer, head);
+    const KvLoadFn load = keys ? type.load_key : type.load_value;
     for (size_t position = 0; position < keys_; ++position) {
       const std::byte* page = run_.cache.pages[position / layout.page_positions] + offset;
-      type.load(page + position % layout.page_positions * layout.vector_bytes,
-                own.plain.data() + position * dim_, dim_);
+      load(page, position % layout.page_positions, own.plain.data() + position * dim_, dim_);
     }
     if (!tap_.call_edits) return;
     std::memcpy(own.edited.data(), own.plain.data(), keys_ * dim_ * sizeof(float));

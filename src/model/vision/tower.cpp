@@ -106,7 +106,7 @@ void VisionTower::attention(const VisionLayerWeights& layer, RunContext& context
   store_keys_and_values(context);
 
   heads_.resize(rows_, width);
-  context.reserve_scratch(attention_scratch_floats(rows_, layout_.head_dim, 1));
+  context.reserve_scratch(attention_scratch_floats(rows_, layout_.head_dim));
   const size_t threads = context.threads->threads();
   page_lists_.resize(threads);
   // Workers must not allocate.
@@ -124,15 +124,16 @@ void VisionTower::attention(const VisionLayerWeights& layer, RunContext& context
 void VisionTower::store_keys_and_values(RunContext& context) {
   const size_t width = spec_->width;
   const size_t dim = layout_.head_dim;
-  const auto store = context.kernels->kv_store[index_of(layout_.type)];
+  const KvStoreFn store_key = context.kernels->store_key[index_of(layout_.type)];
+  const KvStoreFn store_value = context.kernels->store_value[index_of(layout_.type)];
   context.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t r = begin; r < end; ++r) {
       const float* keys = qkv_.data() + r * 3 * width + width;
       std::byte* page = pages_.data() + r / kPagePositions * layout_.page_bytes();
-      const size_t slot = r % kPagePositions * layout_.vector_bytes;
+      const size_t slot = r % kPagePositions;
       for (size_t h = 0; h < spec_->heads; ++h) {
-        store(keys + h * dim, page + layout_.key_offset(0, h) + slot, dim);
-        store(keys + width + h * dim, page + layout_.value_offset(0, h) + slot, dim);
+        store_key(keys + h * dim, page + layout_.key_offset(0, h), slot, dim);
+        store_value(keys + width + h * dim, page + layout_.value_offset(0, h), slot, dim);
       }
     }
   });

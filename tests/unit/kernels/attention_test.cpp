@@ -12,16 +12,18 @@ struct Shape {
   size_t rows = 5;      // the last rows of the sequence
   size_t window = 0;    // 0: none
   float magnitude = 1;  // of queries and keys
+  size_t part = 0;      // positions of a part that is visible or not; 0: all are
 
   std::string text() const {
     return "dim " + std::to_string(dim) + " group " + std::to_string(group) + " page " +
            std::to_string(page_positions) + " keys " + std::to_string(keys) + " rows " +
-           std::to_string(rows) + " window " + std::to_string(window);
+           std::to_string(rows) + " window " + std::to_string(window) + " part " +
+           std::to_string(part);
   }
 };
 
-// A sequence in pages of a cache type. Every vector's page ends at an unreadable one, and pages
-// that no query may touch are null.
+// A sequence in pages of a cache type. Every page's blocks end at an unreadable page of memory,
+// what is not stored is NaN, and pages that no query may touch are null.
 class AttentionCase {
  public:
   AttentionCase(KvType type, const Shape& shape, uint32_t seed)
@@ -33,7 +35,6 @@ class AttentionCase {
     const std::vector<float> keys =
         normal_floats(shape.keys * shape.dim, seed + 1, shape.magnitude);
     const std::vector<float> values = normal_floats(shape.keys * shape.dim, seed + 2);
-    const size_t bytes = row.vector_bytes(shape.dim);
     keys_.resize(keys.size());
     values_.resize(values.size());
     for (size_t r = 0; r < shape.rows; ++r) {
@@ -41,30 +42,39 @@ class AttentionCase {
       const bool cut = shape.window != 0 && end_[r] > shape.window;
       first_[r] = cut ? end_[r] - static_cast<uint32_t>(shape.window) : 0;
     }
+    if (shape.part != 0) make_visible(seed);
     for (size_t begin = 0; begin < shape.keys; begin += shape.page_positions) {
       const size_t count = std::min(shape.page_positions, shape.keys - begin);
-      const bool touched = begin + count > first_[0];
-      pages_.push_back(std::make_unique<GuardedArray<std::byte>>(count * bytes));
-      std::byte* key_page = pages_.back()->data();
-      pages_.push_back(std::make_unique<GuardedArray<std::byte>>(count * bytes));
-      std::byte* value_page = pages_.back()->data();
+      std::byte* key_page = new_page(kv_blocks(count) * row.block_bytes(shape.dim));
+      std::byte* value_page = new_page(kv_blocks(count) * row.block_bytes(shape.dim));
+      bool touched = false;
       for (size_t j = 0; j < count; ++j) {
         const size_t at = (begin + j) * shape.dim;
-        row.store(keys.data() + at, key_page + j * bytes, shape.dim);
-        row.load(key_page + j * bytes, keys_.data() + at, shape.dim);
-        row.store(values.data() + at, value_page + j * bytes, shape.dim);
-        row.load(value_page + j * bytes, values_.data() + at, shape.dim);
+        row.store_key(keys.data() + at, key_page, j, shape.dim);
+        row.load_key(key_page, j, keys_.data() + at, shape.dim);
+        row.store_value(values.data() + at, value_page, j, shape.dim);
+        row.load_value(value_page, j, values_.data() + at, shape.dim);
+        for (size_t i = 0; i < shape.rows * shape.group; ++i) {
+          touched = touched || sees(i / shape.group, i % shape.group, begin + j);
+        }
       }
       key_pages_.push_back(touched ? key_page : nullptr);
       value_pages_.push_back(touched ? value_page : nullptr);
     }
   }
 
+  bool sees(size_t row, size_t head, size_t key) const {
+    if (key < first_[row] || key >= end_[row]) return false;
+    if (shape_.part == 0) return true;
+    const uint64_t* list = visible_[row * shape_.group + head];
+    return (list[key / shape_.part / 64] >> (key / shape_.part % 64) & 1) != 0;
+  }
+
   // out [rows, group * dim] of rows [first_row, first_row + rows).
   std::vector<float> run(AttentionFn attention, size_t first_row, size_t rows) const {
     const size_t stride = shape_.group * shape_.dim;
     std::vector<float> out(rows * stride, NAN);
-    AlignedBuffer<float> scratch(attention_scratch_floats(shape_.keys, shape_.dim, shape_.group));
+    AlignedBuffer<float> scratch(attention_scratch_floats(shape_.keys, shape_.dim));
     std::memset(scratch.data(), 0xFF, scratch.size() * sizeof(float));
     AttentionArgs args;
     args.key_pages = key_pages_.data();
@@ -81,6 +91,10 @@ class AttentionCase {
     args.end_key = end_.data() + first_row;
     args.scale = scale();
     args.scratch = scratch.data();
+    if (shape_.part != 0) {
+      args.visible = visible_.data() + first_row * shape_.group;
+      args.visible_positions = shape_.part;
+    }
     attention(args);
     return out;
   }
@@ -89,26 +103,28 @@ class AttentionCase {
   // One query in double; also the largest scale * sum |q k| of its keys.
   std::vector<double> exact(size_t row, size_t head, double& score_magnitude) const {
     const float* query = queries_.data() + (row * shape_.group + head) * shape_.dim;
-    std::vector<double> scores;
+    std::vector<double> scores(shape_.keys, -INFINITY);
     double largest = -INFINITY;
     score_magnitude = 0;
-    for (size_t j = first_[row]; j < end_[row]; ++j) {
+    for (size_t j = 0; j < shape_.keys; ++j) {
+      if (!sees(row, head, j)) continue;
       double score = 0, magnitude = 0;
       for (size_t d = 0; d < shape_.dim; ++d) {
         const double term = double{query[d]} * double{keys_[j * shape_.dim + d]};
         score += term;
         magnitude += std::fabs(term);
       }
-      scores.push_back(score * double{scale()});
-      largest = std::max(largest, scores.back());
+      scores[j] = score * double{scale()};
+      largest = std::max(largest, scores[j]);
       score_magnitude = std::max(score_magnitude, magnitude * double{scale()});
     }
+    std::vector<double> mixed(shape_.dim, 0);
+    if (std::isinf(largest)) return mixed;  // it sees nothing
     double sum = 0;
     for (double& score : scores) sum += score = std::exp(score - largest);
-    std::vector<double> mixed(shape_.dim, 0);
     for (size_t j = 0; j < scores.size(); ++j) {
       for (size_t d = 0; d < shape_.dim; ++d) {
-        mixed[d] += scores[j] / sum * double{values_[(first_[row] + j) * shape_.dim + d]};
+        mixed[d] += scores[j] / sum * double{values_[j * shape_.dim + d]};
       }
     }
     return mixed;
@@ -123,9 +139,35 @@ class AttentionCase {
  private:
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.dim)); }
 
+  std::byte* new_page(size_t bytes) {
+    pages_.push_back(std::make_unique<GuardedArray<std::byte>>(bytes));
+    std::memset(pages_.back()->data(), 0xFF, bytes);
+    return pages_.back()->data();
+  }
+
+  // A third of the parts, other ones for each head and every 7 rows; one head sees nothing.
+  void make_visible(uint32_t seed) {
+    const size_t parts = (shape_.keys + shape_.part - 1) / shape_.part;
+    std::mt19937 random(seed);
+    for (size_t i = 0; i < shape_.rows * shape_.group; ++i) {
+      const size_t list = i / shape_.group / 7 * shape_.group + i % shape_.group;
+      if (list == lists_.size()) {
+        lists_.emplace_back(parts / 64 + 1, 0);
+        for (size_t p = 0; p < parts && list != 1; ++p) {
+          if (random() % 3 == 0) lists_.back()[p / 64] |= uint64_t{1} << (p % 64);
+        }
+      }
+    }
+    for (size_t i = 0; i < shape_.rows * shape_.group; ++i) {
+      visible_.push_back(lists_[i / shape_.group / 7 * shape_.group + i % shape_.group].data());
+    }
+  }
+
   Shape shape_;
   std::vector<float> queries_, keys_, values_;
   std::vector<uint32_t> first_, end_;
+  std::vector<std::vector<uint64_t>> lists_;
+  std::vector<const uint64_t*> visible_;
   std::vector<std::unique_ptr<GuardedArray<std::byte>>> pages_;
   std::vector<const std::byte*> key_pages_, value_pages_;
 };
@@ -144,6 +186,16 @@ std::vector<Shape> shapes() {
   }
   shapes.push_back({.dim = 128, .group = 3, .page_positions = 64, .keys = 200, .rows = 1});
   shapes.push_back({.dim = 16, .page_positions = 256, .keys = 33, .rows = 33});
+  // More queries than go through the keys together.
+  shapes.push_back({.dim = 8, .group = 5, .page_positions = 64, .keys = 150, .rows = 61});
+  shapes.push_back({.page_positions = 64, .keys = 200, .rows = 121, .window = 70});
+  // Parts that are smaller than a block of keys, as large as a page, and larger.
+  for (const size_t part : {1U, 4U, 16U, 64U, 100U}) {
+    shapes.push_back({.group = 4, .page_positions = 64, .keys = 400, .rows = 30, .part = part});
+    shapes.push_back({.dim = 20, .group = 3, .page_positions = 4, .rows = 1, .part = part});
+    shapes.push_back(
+        {.dim = 16, .page_positions = 64, .keys = 300, .rows = 2, .window = 150, .part = part});
+  }
   return shapes;
 }
 
@@ -230,7 +282,7 @@ TEST_P(Attention, AnEmptyRangeGivesZerosAndNoPageIsRead) {
   const uint32_t first[] = {3, 0}, end[] = {3, 0};
   const std::vector<float> queries(2 * 16, 1.0F);
   std::vector<float> out(2 * 16, NAN);
-  AlignedBuffer<float> scratch(attention_scratch_floats(4, 16, 1));
+  AlignedBuffer<float> scratch(attention_scratch_floats(4, 16));
   AttentionArgs args;
   args.page_positions = 4;
   args.head_dim = 16;
@@ -267,12 +319,31 @@ TEST_P(Attention, NanInAHiddenKeyNeverShows) {
   keys[6 * kDim + 2] = values[6 * kDim + 2] = NAN;
   const std::vector<float> queries = normal_floats(2 * kDim, 2);
   std::vector<float> out(2 * kDim);
-  const std::byte* key_page = reinterpret_cast<const std::byte*>(keys.data());
-  const std::byte* value_page = reinterpret_cast<const std::byte*>(values.data());
+  const KvTypeRow& type = kv_type_row(KvType::kF32);
+  std::vector<std::byte> key_blocks(type.block_bytes(kDim)), value_blocks(key_blocks.size());
+  for (size_t j = 0; j < kKeys; ++j) {
+    type.store_key(keys.data() + j * kDim, key_blocks.data(), j, kDim);
+    type.store_value(values.data() + j * kDim, value_blocks.data(), j, kDim);
+  }
+  const std::byte* key_page = key_blocks.data();
+  const std::byte* value_page = value_blocks.data();
   const uint32_t first[] = {0, 0}, end[] = {4, 8};
-  AlignedBuffer<float> scratch(attention_scratch_floats(kKeys, kDim, 1));
-  AttentionArgs args = {&key_page,  &value_page, kKeys, kDim,  1,   queries.data(), kDim,
-                        out.data(), kDim,        2,     first, end, 0.25F,          scratch.data()};
+  AlignedBuffer<float> scratch(attention_scratch_floats(kKeys, kDim));
+  AttentionArgs args;
+  args.key_pages = &key_page;
+  args.value_pages = &value_page;
+  args.page_positions = kKeys;
+  args.head_dim = kDim;
+  args.group = 1;
+  args.queries = queries.data();
+  args.query_stride = kDim;
+  args.out = out.data();
+  args.out_stride = kDim;
+  args.rows = 2;
+  args.first_key = first;
+  args.end_key = end;
+  args.scale = 0.25F;
+  args.scratch = scratch.data();
   for (const AttentionFn attention :
        {table().attention_exact, table().attention[index_of(KvType::kF32)]}) {
     attention(args);

@@ -33,7 +33,8 @@ TEST(Dispatch, EveryTableIsComplete) {
     EXPECT_TRUE(table->rms_norm && table->rope && table->silu_mul && table->add) << table->name;
     EXPECT_TRUE(table->quantize_q8 && table->argmax && table->attention_exact) << table->name;
     for (size_t type = 0; type < kKvTypeCount; ++type) {
-      EXPECT_TRUE(table->attention[type] && table->kv_store[type]) << table->name;
+      EXPECT_TRUE(table->attention[type] && table->store_key[type] && table->store_value[type])
+          << table->name;
     }
   }
 }

@@ -182,10 +182,19 @@ TEST_P(Elementwise, KvStoreEqualsThePlainConversionForEveryType) {
         }
       }
       const GuardedArray<float> guarded{std::span<const float>(x)};
-      GuardedArray<std::byte> got(row.vector_bytes(dim)), want(row.vector_bytes(dim));
-      table().kv_store[type](guarded.data(), got.data(), dim);
-      row.store(x.data(), want.data(), dim);
-      ASSERT_EQ(0, std::memcmp(got.data(), want.data(), want.size())) << row.name << " " << dim;
+      // Every slot of two blocks, so that a store that strays is seen.
+      const size_t bytes = 2 * row.block_bytes(dim);
+      GuardedArray<std::byte> got(bytes), want(bytes);
+      for (size_t slot = 0; slot < 2 * kKvBlock; ++slot) {
+        table().store_key[type](guarded.data(), got.data(), slot, dim);
+        row.store_key(x.data(), want.data(), slot, dim);
+        ASSERT_EQ(0, std::memcmp(got.data(), want.data(), bytes)) << row.name << " " << dim;
+      }
+      for (size_t slot = 0; slot < 2 * kKvBlock; ++slot) {
+        table().store_value[type](guarded.data(), got.data(), slot, dim);
+        row.store_value(x.data(), want.data(), slot, dim);
+        ASSERT_EQ(0, std::memcmp(got.data(), want.data(), bytes)) << row.name << " " << dim;
+      }
     }
   }
 }
@@ -199,12 +208,17 @@ TEST(KvTypes, StoredVectorsComeBackWithinTheirPrecision) {
         std::tuple(KvType::kBF16, 0x1p-8, 0.0),
         std::tuple(KvType::kQ8, 0.0, 0.501 * double{largest} / 127)}) {
     const KvTypeRow& row = kv_type_row(type);
-    std::vector<std::byte> stored(row.vector_bytes(x.size()));
-    std::vector<float> back(x.size());
-    row.store(x.data(), stored.data(), x.size());
-    row.load(stored.data(), back.data(), x.size());
-    for (size_t i = 0; i < x.size(); ++i) {
-      EXPECT_NEAR(back[i], x[i], relative * std::fabs(x[i]) + absolute) << row.name;
+    std::vector<std::byte> stored(2 * row.block_bytes(x.size()));
+    for (const size_t slot : {size_t{0}, size_t{5}, size_t{16}, size_t{31}}) {
+      std::vector<float> keys(x.size()), values(x.size());
+      row.store_key(x.data(), stored.data(), slot, x.size());
+      row.load_key(stored.data(), slot, keys.data(), x.size());
+      row.store_value(x.data(), stored.data(), slot, x.size());
+      row.load_value(stored.data(), slot, values.data(), x.size());
+      for (size_t i = 0; i < x.size(); ++i) {
+        EXPECT_NEAR(keys[i], x[i], relative * std::fabs(x[i]) + absolute) << row.name;
+        EXPECT_EQ(keys[i], values[i]) << row.name;
+      }
     }
   }
 }

@@ -88,15 +88,16 @@ TEST_P(Gradient, SoftmaxGivesTheProbabilitiesThatAttentionUses) {
 
     // Keys of one dimension with the query 1 have the scores as products; values that are 1 at one
     // key and 0 elsewhere bring out one probability after another.
-    const std::byte* keys = reinterpret_cast<const std::byte*>(scores.data());
-    std::vector<float> unit(count);
+    std::vector<float> unit(kv_blocks(count) * kKvBlock), padded(unit.size());
+    std::memcpy(padded.data(), scores.data(), count * sizeof(float));
+    const std::byte* keys = reinterpret_cast<const std::byte*>(padded.data());
     const std::byte* values = reinterpret_cast<const std::byte*>(unit.data());
-    AlignedBuffer<float> memory(attention_scratch_floats(count, 1, 1));
+    AlignedBuffer<float> memory(attention_scratch_floats(count, 1));
     const float query = 1;
     const uint32_t first = 0;
     const auto end = static_cast<uint32_t>(count);
     for (size_t j = 0; j < count; ++j) {
-      unit.assign(count, 0);
+      unit.assign(unit.size(), 0);
       unit[j] = 1;
       float probability = NAN;
       AttentionArgs args;

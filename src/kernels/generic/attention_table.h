@@ -1,0 +1,23 @@
+// The attention entries of a table, over its vector type.
+#pragma once
+
+#include "kernels/generic/attention.h"
+#include "kernels/generic/attention_exact.h"
+#include "kernels/table.h"
+
+namespace phidias::generic {
+
+// A constant, so that no call of index_of is left even where nothing is optimised.
+template <KvType kType>
+inline constexpr size_t kKvAt = index_of(kType);
+
+template <class V>
+[[gnu::always_inline]] inline void fill_attention(KernelTable& table) {
+  table.attention_exact = attention_exact<V>;
+  table.attention[kKvAt<KvType::kF32>] = attention<V, typename V::F32Rows, 4, false>;
+  table.attention[kKvAt<KvType::kF16>] = attention<V, typename V::F16Rows, 2, false>;
+  table.attention[kKvAt<KvType::kBF16>] = attention<V, typename V::BF16Rows, 2, false>;
+  table.attention[kKvAt<KvType::kQ8>] = attention<V, typename V::Int8Rows, 1, true>;
+}
+
+}  // namespace phidias::generic
