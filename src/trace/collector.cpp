@@ -130,7 +130,7 @@ void Collector::collect(const SiteRows& rows) {
   const KvTypeRow& cache = kv_type_row(context_.kv);
   const bool cached = id_ == ValueId::kAttentionKeys || id_ == ValueId::kAttentionValues;
   std::vector<float> whole;
-  std::vector<std::byte> stored(cached ? cache.vector_bytes(segment_.inner) : 0);
+  std::vector<std::byte> stored(cached ? cache.block_bytes(segment_.inner) : 0);
   for (size_t r = 0; r < rows.rows; ++r) {
     const size_t index = at_.index(rows.position + r);
     if (index == PositionSet::kNone) continue;
@@ -148,8 +148,8 @@ void Collector::collect(const SiteRows& rows) {
       const float* vector = row + segment_.offset + heads_[g] * segment_.group_stride;
       if (cached && context_.kv != KvType::kF32) {  // as the cache gives it back
         whole.resize(segment_.inner);
-        cache.store(vector, stored.data(), segment_.inner);
-        cache.load(stored.data(), whole.data(), segment_.inner);
+        cache.store_value(vector, stored.data(), 0, segment_.inner);
+        cache.load_value(stored.data(), 0, whole.data(), segment_.inner);
         vector = whole.data();
       }
       if (is_integer(id_)) {
