@@ -5,12 +5,14 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "phidias/status.h"
+#include "phidias/values.h"
 
 namespace phidias::python {
 
@@ -23,6 +25,9 @@ void bind_text(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_generation(nb::module_& module);
+void bind_values(nb::module_& module);
+void bind_edits(nb::module_& module);
+void bind_trace(nb::module_& module);
 
 // An Error on its way to Python, where it becomes the exception that phidias.errors has for its
 // code.
@@ -51,14 +56,17 @@ nb::object exception_object(const Error& error);
 
 // A numpy array that owns the vector.
 template <typename T>
-nb::ndarray<nb::numpy, T> array_of(std::vector<T> values, std::initializer_list<size_t> shape) {
+nb::ndarray<nb::numpy, T> array_of(std::vector<T> values, const std::vector<size_t>& shape) {
   auto owner = std::make_unique<std::vector<T>>(std::move(values));
   T* data = owner->data();
   nb::capsule capsule(owner.get(), [](void* pointer) noexcept {
     const std::unique_ptr<std::vector<T>> owned(static_cast<std::vector<T>*>(pointer));
   });
   owner.release();  // NOLINT(bugprone-unused-return-value): the capsule has it
-  return nb::ndarray<nb::numpy, T>(data, shape, capsule);
+  return nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), capsule);
 }
+
+// Positions from a list, or from text such as "last", "2:5", "decode".
+Positions positions_of(const std::variant<std::string, std::vector<int64_t>>& argument);
 
 }  // namespace phidias::python

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from numpy.typing import NDArray
+
 from . import _core
 
 
@@ -98,14 +100,49 @@ def request_of(ids: Sequence[int], options: GenerateOptions) -> _core.GenerateRe
     return request
 
 
+@dataclass(frozen=True)
+class TracedResult:
+    """The answer of a traced run: one, greedy."""
+
+    ids: list[int]
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    total_seconds: float
+    first_token_seconds: float = 0.0
+    stopped_by: str = ""
+    tokens: tuple[_core.Token, ...] = ()
+    error: Exception | None = None
+
+    @property
+    def choices(self) -> list[TracedResult]:
+        return [self]
+
+    @property
+    def generated_tokens(self) -> int:
+        return len(self.ids)
+
+
 class Generation:
     """Answers to one prompt. ``str()`` is the first one's text."""
 
-    def __init__(self, result: _core.GenerateResult) -> None:
+    values: Mapping[str, NDArray[Any]]
+    """What was read, by path; ``generation[path]`` too."""
+    touched: list[int]
+    """Positions that each edit touched."""
+
+    def __init__(
+        self,
+        result: _core.GenerateResult | TracedResult,
+        values: Mapping[str, NDArray[Any]] | None = None,
+        touched: list[int] | None = None,
+    ) -> None:
         self._result = result
+        self.values = values or {}
+        self.touched = touched or []
 
     @property
-    def choices(self) -> list[_core.Choice]:
+    def choices(self) -> Sequence[_core.Choice | TracedResult]:
         """All answers; ``text``, ``ids`` and so on are those of the first."""
         return self._result.choices
 
@@ -120,7 +157,7 @@ class Generation:
         return self.choices[0].ids
 
     @property
-    def tokens(self) -> list[_core.Token]:
+    def tokens(self) -> Sequence[_core.Token]:
         """The ids with their log-probabilities, where these were asked for."""
         return self.choices[0].tokens
 
@@ -153,6 +190,9 @@ class Generation:
     def total_seconds(self) -> float:
         """From submission to the end."""
         return self._result.total_seconds
+
+    def __getitem__(self, path: str) -> NDArray[Any]:
+        return self.values[path]
 
     def __str__(self) -> str:
         return self.text

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack, overload
 
 from . import _core
 from .chat import ChatPrompt, ChatTemplate, Message, chat_prompt
+from .edits import edits_of
 from .errors import NotFoundError
-from .generation import GenerateOptions, Generation, Runner, Stream, complete, request_of
-
-Prompt = str | Sequence[int] | Sequence[Message]
-"""A text to go on with, ids, or a conversation."""
+from .generation import GenerateOptions, Generation, Runner, Stream, TracedResult, complete, request_of
+from .interpretable import Interpretable, Prompt, is_batch
 
 _WEIGHTS_OF_DTYPE = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
-class Model:
+class Model(Interpretable):
     """A model: weights, tokenizer, chat template, and an engine that runs them.
 
     It may be used from several threads; generations run side by side in one engine, and the
@@ -65,7 +64,7 @@ class Model:
                 known = ", ".join(_WEIGHTS_OF_DTYPE)
                 raise ValueError(f"dtype is {dtype}; {known} are known, others by `weights`")
             weights = _WEIGHTS_OF_DTYPE[short]
-        self._core = _core.Model.load(find(name), weights=weights, threads=threads)
+        self._weights = _core.Model.load(find(name), weights=weights, threads=threads)
         self._engine_options: dict[str, Any] = {
             "threads": threads,
             "numerics": numerics,
@@ -76,8 +75,9 @@ class Model:
             "page_positions": page_positions,
             "isa": isa,
         }
-        self._engine = _core.Engine.create(self._core, **self._engine_options)
+        self._engine = _core.Engine.create(self._weights, **self._engine_options)
         self._runner = Runner(self._engine)
+        super().__init__()
         for notice in self.info.notices:
             warnings.warn(notice, stacklevel=2)
 
@@ -86,12 +86,12 @@ class Model:
     @property
     def info(self) -> _core.ModelInfo:
         """What the checkpoint's headers say."""
-        return self._core.info
+        return self._weights.info
 
     @property
     def tokenizer(self) -> _core.Tokenizer:
         """Its tokenizer. Raises NotFoundError where it has none."""
-        tokenizer = self._core.tokenizer
+        tokenizer = self._weights.tokenizer
         if tokenizer is None:
             raise NotFoundError(
                 "the checkpoint has no tokenizer; give token ids", file=self.info.path
@@ -101,7 +101,7 @@ class Model:
     @property
     def chat_template(self) -> ChatTemplate:
         """The file's own, else the family's. Raises NotFoundError where there is neither."""
-        template = self._core.chat_template
+        template = self._weights.chat_template
         if template is None:
             raise NotFoundError(
                 "the checkpoint has no chat template; write the whole prompt as a text",
@@ -117,12 +117,12 @@ class Model:
     @property
     def stop_ids(self) -> list[int]:
         """Ids that end an answer."""
-        return self._core.stop_ids
+        return self._weights.stop_ids
 
     def new_engine(self, **options: Any) -> _core.Engine:
         """Another engine on the same weights. Options as in the constructor, from ``numerics`` on;
         what is left out is as there."""
-        return _core.Engine.create(self._core, **{**self._engine_options, **options})
+        return _core.Engine.create(self._weights, **{**self._engine_options, **options})
 
     # Text to ids.
 
@@ -158,25 +158,85 @@ class Model:
 
     @overload
     def generate(  # type: ignore[overload-overlap]
-        self, prompt: Prompt, **options: Unpack[GenerateOptions]
+        self,
+        prompt: Prompt,
+        *,
+        edits: Any = None,
+        read: Sequence[str] = (),
+        **options: Unpack[GenerateOptions],
     ) -> Generation: ...
     @overload
     def generate(
-        self, prompt: Sequence[Prompt], **options: Unpack[GenerateOptions]
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        edits: Any = None,
+        read: Sequence[str] = (),
+        **options: Unpack[GenerateOptions],
     ) -> list[Generation]: ...
-    def generate(self, prompt: Any, **options: Unpack[GenerateOptions]) -> Any:
+    def generate(
+        self,
+        prompt: Any,
+        *,
+        edits: Any = None,
+        read: Sequence[str] = (),
+        **options: Unpack[GenerateOptions],
+    ) -> Any:
         """Goes on with a prompt: a text, ids, or a conversation; or with a list of these, side by
         side. Greedily and for 256 tokens at most, unless the options say otherwise.
 
         An error of one prompt among several is in its result's ``error``; of a single prompt it is
         raised.
+
+        Args:
+            edits: changes of named values, in force for the prompt and every step. Answers are
+                greedy then.
+            read: paths of values to keep: ``result[path]`` has every position that was computed,
+                once. Answers are greedy then.
         """
+        if edits is not None or read or self._lasting_edits:
+            prompts = prompt if is_batch(prompt) else [prompt]
+            results = [self._generate_traced(p, edits, read, options) for p in prompts]
+            return results if is_batch(prompt) else results[0]
         if is_batch(prompt):
             return complete(self._runner, [request_of(self.encode(p), options) for p in prompt])
         (result,) = complete(self._runner, [request_of(self.encode(prompt), options)])
         if result.error is not None:
             raise result.error
         return result
+
+    def _generate_traced(
+        self, prompt: Prompt, edits: Any, read: Sequence[str], options: GenerateOptions
+    ) -> Generation:
+        request = request_of(self.encode(prompt), options)
+        unknown = set(options) - {"max_new_tokens", "stop_ids", "skip_special", "rope_switch"}
+        if unknown - {"temperature"} or request.sampling.temperature != 0:
+            raise ValueError(
+                "with edits or reads an answer is greedy and has the options max_new_tokens, "
+                f"stop_ids, skip_special and rope_switch; leave out {', '.join(sorted(unknown))}"
+            )
+        began = time.perf_counter()
+        room = self._engine.context - len(request.prompt)
+        wanted = min(request.max_tokens or room, room)
+        with self.trace(
+            request.prompt, edits=edits, generate=wanted, rope_switch=request.rope_switch
+        ) as t:
+            saved = {path: t.read(path) for path in read}
+        stops = self.stop_ids if request.stop_ids is None else request.stop_ids
+        count = next((i + 1 for i, token in enumerate(t.tokens) if token in stops), wanted)
+        ids = t.tokens[:count]
+        stopped = ids[-1] in stops
+        result = TracedResult(
+            ids=ids,
+            text=self.decode(ids[:-1] if stopped else ids, skip_special=request.skip_special)
+            if self._weights.tokenizer is not None
+            else "",
+            finish_reason="stop" if stopped else "length",
+            prompt_tokens=len(request.prompt),
+            total_seconds=time.perf_counter() - began,
+        )
+        rows = len(request.prompt) + count - 1
+        return Generation(result, {p: one.first_rows(rows) for p, one in saved.items()}, t.touched)
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """As :meth:`generate` for one prompt, piece by piece::
@@ -246,11 +306,3 @@ def find(name: str | os.PathLike[str]) -> str:
         raise NotFoundError(
             f"there is no such file or folder, and in the hub cache: {error.message}", file=path
         ) from None
-
-
-def is_batch(prompt: Any) -> bool:
-    """Whether it is several prompts: a list of texts, of lists of ids, or of conversations."""
-    if isinstance(prompt, str) or len(prompt) == 0:
-        return False
-    first = prompt[0]
-    return isinstance(first, str) or not (isinstance(first, Mapping) or hasattr(first, "__index__"))

@@ -154,6 +154,32 @@ def test_options_out_of_range_are_refused_by_name(tiny):
     assert tiny.generate("x", max_new_tokens=2, stop_ids=[]).generated_tokens == 2
 
 
+def test_an_answer_with_edits_and_reads(tiny):
+    vector = np.linspace(-3, 3, 32)
+    path = "layers[1].layer_output"
+    plain = tiny.generate("Once", max_new_tokens=8, stop_ids=[])
+    watched = tiny.generate("Once", max_new_tokens=8, stop_ids=[], read=[path])
+    assert watched.ids == plain.ids and watched.text == plain.text
+    assert watched[path].shape == (1, 4 + 8 - 1, 32)
+    steering = phidias.steer(1, vector, 3, at="decode")
+    steered = tiny.generate("Once", max_new_tokens=8, stop_ids=[], edits=[steering])
+    assert steered.ids[0] == plain.ids[0] and steered.ids != plain.ids
+    assert steered.touched == [7]
+    with tiny.edited(steering):
+        assert tiny.generate("Once", max_new_tokens=8, stop_ids=[]).ids == steered.ids
+
+
+def test_an_answer_with_reads_ends_at_a_stop_id(tiny):
+    path = "layers[*].attention_probabilities"
+    ids = tiny.generate("Once", max_new_tokens=10, stop_ids=[]).ids
+    answer = tiny.generate("Once", max_new_tokens=10, stop_ids=[ids[3]], read=[path])
+    assert answer.ids == ids[: ids.index(ids[3]) + 1] and answer.finish_reason == "stop"
+    rows = 4 + len(answer.ids) - 1
+    assert answer[path].shape == (3, 1, 4, rows, rows)
+    with pytest.raises(ValueError, match="greedy"):
+        tiny.generate("Once", temperature=0.5, read=[path])
+
+
 def test_a_real_model_answers(real):
     answer = real.chat("What is the capital of France?", max_new_tokens=40)
     assert "Paris" in answer.text

@@ -1,0 +1,107 @@
+// Runs with some of their values kept and some changed.
+#include "phidias/trace.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "live.h"
+#include "shared_engine.h"
+
+namespace phidias::python {
+namespace {
+
+// A trace with the engine that it runs on.
+struct SharedTrace {
+  std::shared_ptr<SharedEngine> engine;
+  Trace trace;
+};
+
+nb::list entries(Traced& traced) {
+  nb::list list;
+  for (Traced::Entry& entry : traced.entries) {
+    list.append(
+        nb::make_tuple(entry.read, entry.name, entry.layer, array_from(std::move(entry.tensor))));
+  }
+  return list;
+}
+
+}  // namespace
+
+void bind_trace(nb::module_& module) {
+  nb::class_<Traced>(module, "Traced", "What a run has brought.")
+      .def("take_entries", &entries,
+           nb::sig("def take_entries(self) -> list[tuple[int, str, int, "
+                   "numpy.typing.NDArray[typing.Any]]]"),
+           "Once: (read, name, layer, array) of every tensor, by read, then by layer.")
+      .def_prop_ro(
+          "rows",
+          [](const Traced& self) {
+            std::vector<size_t> rows;
+            for (const EditReport& report : self.edits) rows.push_back(report.rows);
+            return rows;
+          },
+          "Positions that each edit touched.")
+      .def_ro("tokens", &Traced::tokens, "Generated.")
+      .def_ro("epochs", &Traced::epochs, "2: it was run again at LongRoPE's switch.");
+
+  nb::class_<TracePlan::Entry>(module, "PlanEntry", "A tensor that a run would keep.")
+      .def_ro("name", &TracePlan::Entry::name)
+      .def_ro("shape", &TracePlan::Entry::shape)
+      .def_ro("bytes", &TracePlan::Entry::bytes)
+      .def("__repr__", [](const TracePlan::Entry& self) {
+        std::string shape;
+        for (const uint64_t extent : self.shape)
+          shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+        return "PlanEntry('" + self.name + "', [" + shape + "], " + std::to_string(self.bytes) +
+               " bytes)";
+      });
+  nb::class_<TracePlan>(module, "TracePlan", "What a run would take, without running it.")
+      .def_ro("entries", &TracePlan::entries)
+      .def_ro("bytes", &TracePlan::bytes, "Of all that is kept.")
+      .def_ro("explicit_layers", &TracePlan::explicit_layers,
+              "Layers whose attention leaves the fast path for this request.");
+
+  nb::class_<SharedTrace>(module, "Trace", "One run of one sequence.")
+      .def_static(
+          "create",
+          [](const std::shared_ptr<SharedEngine>& engine, const std::vector<TokenId>& ids,
+             uint32_t generate, uint32_t chunk, const std::string& rope_switch,
+             uint64_t max_bytes) {
+            const TraceOptions options{generate, chunk, unwrap(rope_switch_from_name(rope_switch)),
+                                       max_bytes};
+            return engine->use([&](Engine& used) {
+              return std::make_unique<SharedTrace>(SharedTrace{engine, Trace(used, ids, options)});
+            });
+          },
+          nb::arg("engine"), nb::arg("ids"), nb::kw_only(), nb::arg("generate") = 0,
+          nb::arg("chunk") = 0, nb::arg("rope_switch") = "reprefill",
+          nb::arg("max_bytes") = TraceOptions{}.max_bytes)
+      .def(
+          "read",
+          [](SharedTrace& self, const ValueRef& value, bool before) {
+            return self.trace.read(
+                Read{value, before ? Read::Moment::kBefore : Read::Moment::kAfter});
+          },
+          nb::arg("value"), nb::kw_only(), nb::arg("before") = false,
+          "Keeps a value, as it is after its edits or before them. Its number.")
+      .def(
+          "edit", [](SharedTrace& self, const Edit& edit) { self.trace.edit(edit); },
+          nb::arg("edit"))
+      .def(
+          "plan",
+          [](SharedTrace& self) {
+            return self.engine->use([&](Engine&) { return unwrap(self.trace.plan()); });
+          },
+          "What run() would take.")
+      .def(
+          "run",
+          [](SharedTrace& self) {
+            return self.engine->use([&](Engine&) { return unwrap(self.trace.run()); });
+          },
+          "Runs it.");
+}
+
+}  // namespace phidias::python

@@ -1,0 +1,342 @@
+"""Runs with some of their values kept and some changed::
+
+    with model.trace("The Eiffel Tower is in the city of") as t:
+        pattern = t.layers[10].self_attn.attention_probabilities.save()   # in any order
+        t.layers[10].self_attn.attention_head_outputs[:, :, 7] = 0        # recorded as an edit
+        t.layers[12].layer_output[:, -1] += 4 * v
+        probabilities = t.next_token_probs.save()
+    pattern.numpy()                                                       # filled by now
+
+The block only records; the run takes place where it ends.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from . import _core
+from .edits import Edit
+from .errors import Error
+from .values import Layers, Node, Root, Value
+
+if TYPE_CHECKING:
+    from .model import Model
+
+_current: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("phidias.trace")
+
+
+def current_trace(model: Model) -> Trace:
+    """The trace of a model whose block is open."""
+    trace = _current.get(None)
+    if trace is None or trace._model is not model:
+        raise RuntimeError("outside of a trace nothing runs: `with model.trace(prompt) as t:`")
+    return trace
+
+
+class Saved(NDArrayOperatorsMixin):
+    """What a trace keeps: an array once it has run.
+
+    It owns its memory, is a numpy array in all but its type, and goes to torch and others without
+    a copy: ``torch.from_dlpack(saved)``. Of a trace of several prompts it is a list of arrays:
+    ``saved[i]`` is that of prompt i, ``saved.padded("left")`` all of them in one.
+    """
+
+    def __init__(self, name: str, axes: Sequence[str], dropped: tuple[int, ...], batch: bool) -> None:
+        self._name = name
+        self._axes = axes
+        self._dropped = dropped
+        self._batch = batch
+        self._arrays: list[NDArray[Any]] | None = None
+
+    def numpy(self) -> NDArray[Any]:
+        """The array."""
+        if self._arrays is None:
+            raise RuntimeError(
+                f"{self._name} is not there yet: the trace runs where its block ends"
+            )
+        if self._batch:
+            raise TypeError("a trace of several prompts has an array for each: index it, or padded()")
+        return self._arrays[0]
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """Of each prompt."""
+        if self._arrays is None:
+            self.numpy()
+        assert self._arrays is not None
+        return self._arrays
+
+    def padded(self, side: str = "left") -> NDArray[Any]:
+        """All prompts in one array ``[batch, ...]``, each filled up with zeros to the longest, in
+        front (``left``, as transformers' generation has it) or behind (``right``)."""
+        return padded(self.arrays, side)
+
+    def first_rows(self, count: int) -> NDArray[Any]:
+        """The array up to a position, on each of its axes of positions."""
+        array = self.numpy()
+        axes = [axis for i, axis in enumerate(self._axes) if i not in self._dropped]
+        leading = array.ndim - len(axes)  # of layers
+        ends = [slice(None)] * leading + [
+            slice(count) if axis in ("seq", "query", "key") else slice(None) for axis in axes
+        ]
+        return array[tuple(ends)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self.numpy()
+        if dtype is not None and dtype != array.dtype:
+            converted: NDArray[Any] = array.astype(dtype)
+            return converted
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.numpy().__dlpack_device__()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [one.numpy() if isinstance(one, Saved) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.arrays[index] if self._batch else self.numpy()[index]
+
+    def __len__(self) -> int:
+        return len(self.arrays) if self._batch else len(self.numpy())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.arrays if self._batch else self.numpy())
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.numpy() @ np.asarray(other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return np.asarray(other) @ self.numpy()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.numpy(), name)
+
+    def __repr__(self) -> str:
+        if self._arrays is None:
+            return f"<{self._name}, not run yet>"
+        shapes = ", ".join(str(list(array.shape)) for array in self._arrays)
+        return f"<{self._name} {shapes}>"
+
+    def _fill(self, arrays: list[NDArray[Any]]) -> None:
+        self._arrays = arrays
+
+
+class Trace(Root):
+    """What is to be kept of a run, and changed in it. Made by :meth:`Model.trace`.
+
+    The tree of values hangs on it as on the model: ``t.layers[3].layer_output``, ``t.logits``,
+    ``t["blocks.3.hook_resid_post"]``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: list[list[int]],
+        *,
+        batch: bool,
+        edits: list[Edit],
+        engine: _core.Engine,
+        generate: int = 0,
+        chunk: int = 0,
+        rope_switch: str = "reprefill",
+        max_bytes: int = 8 << 30,
+    ) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._batch = batch
+        self._edits = list(edits)
+        self._engine = engine
+        self._generate = generate
+        self._options: dict[str, Any] = {
+            "generate": generate,
+            "chunk": chunk,
+            "rope_switch": rope_switch,
+            "max_bytes": max_bytes,
+        }
+        self._reads: list[tuple[Saved, _core.ValueRef, bool]] = []
+        self._tree = Node(self, "", "model")
+        self._token: contextvars.Token[Trace | None] | None = None
+        self._results: list[_core.Traced] = []
+
+    # The tree.
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._tree, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name in type(self).__dict__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._tree, name, value)
+
+    def __getitem__(self, path: str) -> Value:
+        return Value(self, _core.ValueRef.parse(path))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        self[path]._assign(value)
+
+    @property
+    def layers(self) -> Layers:
+        """The blocks."""
+        return Layers(self)
+
+    # What a run is told.
+
+    def edit(self, edits: Any) -> None:
+        """Adds edits that are data: one, a list, JSON objects, lines."""
+        from .edits import edits_of
+
+        for edit in edits_of(edits):
+            self._record(edit)
+
+    def read(self, path: str) -> Saved:
+        """Keeps a value by its path."""
+        return self[path].save()
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the prompt."""
+        return self._prompts[0]
+
+    def plan(self) -> _core.TracePlan:
+        """What the run would take: shapes, bytes, layers that leave the fast path. Of several
+        prompts, the first one's."""
+        trace, raised = self._compiled(self._prompts[0])
+        return trace.plan()
+
+    def __enter__(self) -> Trace:
+        if self._results:
+            raise RuntimeError("a trace runs once; make another")
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, place: Any) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+            self._token = None
+        if kind is None:
+            self.run()
+
+    def run(self) -> None:
+        """Runs it; the end of the block does."""
+        arrays: list[list[NDArray[Any]]] = [[] for _ in self._reads]
+        for prompt in self._prompts:
+            trace, raised = self._compiled(prompt)
+            try:
+                traced = trace.run()
+            except Error:
+                raised.rethrow()
+                raise
+            raised.rethrow()
+            self._results.append(traced)
+            parts: list[list[NDArray[Any]]] = [[] for _ in self._reads]
+            for read, _, _, array in traced.take_entries():
+                parts[read].append(array)
+            for (saved, ref, _), part, to in zip(self._reads, parts, arrays):
+                to.append(_joined(part, ref.many_layers, saved._dropped))
+        for (saved, _, _), found in zip(self._reads, arrays):
+            saved._fill(found)
+
+    # What it brought.
+
+    @property
+    def tokens(self) -> Any:
+        """The ids generated, with ``generate=N``; of several prompts, a list for each."""
+        tokens = [list(result.tokens) for result in self._finished()]
+        return tokens if self._batch else tokens[0]
+
+    @property
+    def text(self) -> Any:
+        """The text of these."""
+        decode = self._model.decode
+        return [decode(one) for one in self.tokens] if self._batch else decode(self.tokens)
+
+    @property
+    def touched(self) -> list[int]:
+        """Positions that each edit touched, in order of the edits: of all prompts together."""
+        rows = [result.rows for result in self._finished()]
+        return [sum(column) for column in zip(*rows)]
+
+    @property
+    def epochs(self) -> int:
+        """2 where the sequence was run again at LongRoPE's switch."""
+        return max(result.epochs for result in self._finished())
+
+    def _finished(self) -> list[_core.Traced]:
+        if not self._results:
+            raise RuntimeError("the trace has not run: it does where its block ends")
+        return self._results
+
+    # For the tree.
+
+    def _size(self, name: str) -> int:
+        return self._model._size(name)
+
+    def _trace(self) -> Trace:
+        return self
+
+    def _rows(self) -> int:
+        if self._batch:
+            raise IndexError("a step over positions needs one prompt")
+        return len(self._prompts[0]) + max(0, self._generate - 1)
+
+    def _record(self, edit: Edit) -> None:
+        self._open()
+        self._edits.append(edit)
+
+    def _save(self, ref: _core.ValueRef, dropped: tuple[int, ...], before: bool) -> Saved:
+        self._open()
+        saved = Saved(str(ref), ref.info.axes, dropped, self._batch)
+        self._reads.append((saved, ref, before))
+        return saved
+
+    def _open(self) -> None:
+        if self._results:
+            raise RuntimeError("the trace has run; what is to be kept or changed is told before")
+
+    def _compiled(self, prompt: list[int]) -> tuple[_core.Trace, _core.Raised]:
+        raised = _core.Raised()
+        trace = _core.Trace.create(self._engine, prompt, **self._options)
+        for edit in self._edits:
+            trace.edit(edit.compiled(raised))
+        for _, ref, before in self._reads:
+            trace.read(ref, before=before)
+        return trace, raised
+
+
+def _joined(
+    parts: list[NDArray[Any]], many_layers: bool, dropped: tuple[int, ...]
+) -> NDArray[Any]:
+    """One array of a read: the axes with integers left out, layers in front."""
+    arrays = [np.squeeze(part, dropped) if dropped else part for part in parts]
+    return np.stack(arrays) if many_layers else arrays[0]
+
+
+def padded(arrays: Sequence[NDArray[Any]], side: str = "left") -> NDArray[Any]:
+    """Arrays ``[1, ...]`` of several prompts in one ``[batch, ...]``, filled up with zeros."""
+    if side not in ("left", "right"):
+        raise ValueError("side is 'left' or 'right'")
+    shape = [max(extents) for extents in zip(*(array.shape for array in arrays))]
+    whole = np.zeros([len(arrays), *shape[1:]], arrays[0].dtype)
+    for row, array in zip(whole, arrays):
+        ends = [
+            slice(extent - own, None) if side == "left" else slice(0, own)
+            for extent, own in zip(shape[1:], array.shape[1:])
+        ]
+        row[tuple(ends)] = array[0]
+    return whole
