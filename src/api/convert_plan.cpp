@@ -62,6 +62,10 @@ class Planner {
                      0,
                      Format::kF32});
   }
+  // Of a weight's own name; nothing where the model has none.
+  void bias(std::string_view weight, const std::vector<float>& values, size_t layer = 0) {
+    if (!values.empty()) vector(bias_name(weight), values, layer);
+  }
   // One tensor per part of a fused matrix.
   void parts(const Matrix& fused, size_t layer,
              std::initializer_list<std::tuple<std::string_view, size_t, TensorRole, size_t>> list) {
@@ -75,17 +79,27 @@ class Planner {
   void layer(const ModelSpec& spec, const LayerWeights& layer, size_t i, bool fused,
              size_t interleaved) {
     const AttentionSpec& attention = spec.attention;
-    vector(names_.attention_norm, layer.attention_norm, i);
+    norm(names_.attention_norm, layer.attention_norm, layer.attention_norm_bias, i);
     if (fused) {
       matrix(names_.qkv, layer.qkv, TensorRole::kQkv, i);
+      bias(names_.qkv, layer.qkv_bias, i);
     } else {
       parts(layer.qkv, i,
             {{names_.query, attention.query_width(), TensorRole::kQueryKey, interleaved},
              {names_.key, attention.kv_width(), TensorRole::kQueryKey, interleaved},
              {names_.value, attention.kv_width(), TensorRole::kValue, 0}});
+      bias_parts(layer.qkv_bias, i,
+                 {{names_.query, attention.query_width()},
+                  {names_.key, attention.kv_width()},
+                  {names_.value, attention.kv_width()}});
     }
     matrix(names_.attention_output, layer.attention_output, TensorRole::kAttentionOutput, i);
-    vector(names_.ffn_norm, layer.ffn_norm, i);
+    bias(names_.attention_output, layer.attention_output_bias, i);
+    norm(names_.ffn_norm, layer.ffn_norm, layer.ffn_norm_bias, i);
+    if (spec.experts) {
+      experts(spec, layer, i);
+      return;
+    }
     if (fused) {
       matrix(names_.gate_up, layer.gate_up, TensorRole::kGateUp, i);
     } else {
@@ -96,14 +110,65 @@ class Planner {
     matrix(names_.down, layer.down, TensorRole::kDown, i);
   }
 
+  void norm(std::string_view pattern, const std::vector<float>& weight,
+            const std::vector<float>& bias_values, size_t layer = 0) {
+    vector(pattern, weight, layer);
+    bias(pattern, bias_values, layer);
+  }
+
   ConversionPlan take() { return std::move(plan_); }
 
  private:
   static std::string named(std::string_view pattern, size_t layer) {
-    std::string name(pattern);
-    const size_t at = name.find("{i}");
-    if (at != std::string::npos) name.replace(at, 3, std::to_string(layer));
-    return name;
+    return tensor_name(pattern, layer);
+  }
+  void bias_parts(const std::vector<float>& values, size_t layer,
+                  std::initializer_list<std::pair<std::string_view, size_t>> list) {
+    if (values.empty()) return;
+    size_t first = 0;
+    for (const auto& [weight, count] : list) {
+      const auto* data = reinterpret_cast<const std::byte*>(values.data() + first);
+      plan_.push_back({named(bias_name(weight), layer),
+                       {count},
+                       {.rows = 1, .cols = count, .blocks = {{Format::kF32, data, 1, nullptr}}},
+                       TensorRole::kOther,
+                       layer,
+                       0,
+                       Format::kF32});
+      first += count;
+    }
+  }
+  void experts(const ModelSpec& spec, const LayerWeights& layer, size_t i) {
+    matrix(names_.router, layer.router, TensorRole::kOther, i);
+    plan_.back().format = Format::kF32;
+    const size_t neurons = spec.ffn_width;
+    const auto of_each = [&](std::string_view pattern, TensorRole role, const auto& part) {
+      std::vector<Matrix> matrices;
+      for (const ExpertWeights& expert : layer.experts) matrices.push_back(part(expert));
+      each_expert(pattern, role, i, matrices);
+    };
+    of_each(names_.expert_gate, TensorRole::kGateUp,
+            [&](const ExpertWeights& expert) { return slice(expert.gate_up, 0, neurons); });
+    of_each(names_.expert_up, TensorRole::kGateUp,
+            [&](const ExpertWeights& expert) { return slice(expert.gate_up, neurons, neurons); });
+    of_each(names_.expert_down, TensorRole::kDown,
+            [](const ExpertWeights& expert) { return expert.down; });
+  }
+  // A tensor for each, or one of all of them.
+  void each_expert(std::string_view pattern, TensorRole role, size_t layer,
+                   const std::vector<Matrix>& matrices) {
+    if (pattern.find("{e}") != std::string_view::npos) {
+      for (size_t e = 0; e < matrices.size(); ++e)
+        matrix(tensor_name(pattern, layer, e), matrices[e], role, layer);
+      return;
+    }
+    Matrix all{.rows = 0, .cols = matrices.front().cols, .blocks = {}};
+    for (const Matrix& one : matrices) {
+      all.rows += one.rows;
+      all.blocks.insert(all.blocks.end(), one.blocks.begin(), one.blocks.end());
+    }
+    matrix(pattern, all, role, layer);
+    plan_.back().shape = {matrices.size(), matrices.front().rows, all.cols};
   }
 
   const TensorNames& names_;
@@ -116,7 +181,8 @@ struct Layout {
   bool fused;
   bool gguf_interleaved;  // llama.cpp rotates pairs of neighbours there
 };
-constexpr Layout kLayouts[] = {{"phi3", true, false}, {"llama", false, true}};
+constexpr Layout kLayouts[] = {
+    {"phi3", true, false}, {"phimoe", false, false}, {"llama", false, true}};
 
 Result<ConversionPlan> plan_dense(const ModelSpec& spec, const ModelWeights& weights,
                                   const TensorNames& names, bool gguf) {
@@ -134,8 +200,9 @@ Result<ConversionPlan> plan_dense(const ModelSpec& spec, const ModelWeights& wei
     planner.layer(spec, weights.layers[i], i, layout->fused,
                   gguf && layout->gguf_interleaved ? spec.attention.head_dim : 0);
   }
-  planner.vector(names.final_norm, weights.final_norm);
+  planner.norm(names.final_norm, weights.final_norm, weights.final_norm_bias);
   if (!spec.tied_head) planner.matrix(names.head, weights.head, TensorRole::kHead);
+  planner.bias(names.head, weights.head_bias);
   return planner.take();
 }
 

@@ -43,6 +43,10 @@ void add_model_keys(GgufHeader& header, const ModelSpec& spec, std::string_view 
   header.add(prefix + "attention.sliding_window", spec.mask.window);
   header.add(prefix + "rope.dimension_count", spec.rope.rotary_dims);
   header.add(prefix + "rope.freq_base", static_cast<float>(spec.rope.theta));
+  if (spec.experts) {
+    header.add(prefix + "expert_count", spec.experts->count);
+    header.add(prefix + "expert_used_count", ExpertsSpec::kPerRow);
+  }
   if (spec.rope.long_rope) {
     const LongRope& rope = *spec.rope.long_rope;
     header.add(prefix + "rope.scaling.original_context_length", rope.original_context);

@@ -1,5 +1,7 @@
 #include "api/hf_config.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/try.h"
 
@@ -34,6 +36,30 @@ Json scaling_json(const ModelSpec& spec) {
           {"long_factor", numbers(rope.long_factors)}};
 }
 
+// What a model with experts has beyond the plain block.
+void add_experts(Json& config, const ModelSpec& spec) {
+  config["attention_bias"] = spec.bias.qkv;
+  config["lm_head_bias"] = spec.bias.head;
+  config["num_local_experts"] = spec.experts->count;
+  config["num_experts_per_tok"] = ExpertsSpec::kPerRow;
+  config["router_jitter_noise"] = numbers({spec.experts->band / 2})[0];
+  config["sliding_window"] = spec.mask.window == 0 ? Json() : Json(spec.mask.window);
+  config["rope_scaling"] = scaling_json(spec);
+  if (!spec.rope.long_rope) return;
+  Json& scaling = config["rope_scaling"];
+  scaling["short_mscale"] = spec.rope.long_rope->short_magnitude;
+  scaling["long_mscale"] = spec.rope.long_rope->long_magnitude;
+  config["original_max_position_embeddings"] = spec.rope.long_rope->original_context;
+  scaling["original_max_position_embeddings"] = spec.rope.long_rope->original_context;
+}
+
+struct WrittenType {
+  std::string_view type;
+  const char* architecture;
+};
+constexpr WrittenType kWrittenTypes[] = {
+    {"phi3", "Phi3ForCausalLM"}, {"phimoe", "PhiMoEForCausalLM"}, {"llama", "LlamaForCausalLM"}};
+
 }  // namespace
 
 Result<std::string> config_with_type(const std::string& config_json, const std::string& type) {
@@ -47,14 +73,15 @@ Result<std::string> config_with_type(const std::string& config_json, const std::
 
 Result<std::string> config_from_spec(const ModelSpec& spec, const Tokenizer* tokenizer,
                                      const std::string& type) {
-  const bool phi3 = spec.type == "phi3";
-  if (!phi3 && spec.type != "llama") {
+  const auto* written = std::find_if(std::begin(kWrittenTypes), std::end(kWrittenTypes),
+                                     [&](const WrittenType& t) { return t.type == spec.type; });
+  if (written == std::end(kWrittenTypes)) {
     return Error{Code::kUnsupported,
                  "the configuration of models of type \"" + spec.type + "\" cannot be written",
                  {}};
   }
   const AttentionSpec& attention = spec.attention;
-  Json config = {{"architectures", {phi3 ? "Phi3ForCausalLM" : "LlamaForCausalLM"}},
+  Json config = {{"architectures", {written->architecture}},
                  {"model_type", spec.type},
                  {"vocab_size", spec.vocab},
                  {"hidden_size", spec.width},
@@ -73,7 +100,8 @@ Result<std::string> config_from_spec(const ModelSpec& spec, const Tokenizer* tok
                  {"initializer_range", 0.02},
                  {"use_cache", true},
                  {"torch_dtype", torch_name(type)}};
-  if (phi3) {
+  if (spec.experts) add_experts(config, spec);
+  if (spec.type == "phi3") {
     config["original_max_position_embeddings"] =
         spec.rope.long_rope ? spec.rope.long_rope->original_context : spec.max_context;
     config["rope_scaling"] = scaling_json(spec);

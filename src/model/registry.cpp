@@ -10,6 +10,7 @@ namespace {
 constexpr Variant kVariants[] = {
     {"phi3", "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning",
      phi3_from_config, phi3_from_gguf},
+    {"phi3small", "Phi-3-small", phi3small_from_config, phi3small_from_gguf},
     {"phimoe", "Phi-3.5-MoE", phimoe_from_config, phimoe_from_gguf},
     {"llama", "the plain Llama block", llama_from_config, llama_from_gguf},
 };

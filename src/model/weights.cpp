@@ -56,12 +56,6 @@ void replace(std::string& name, std::string_view mark, size_t number) {
   if (at != std::string::npos) name.replace(at, mark.size(), std::to_string(number));
 }
 
-std::string bias_of(std::string name) {
-  constexpr std::string_view kWeight = ".weight";
-  name.resize(name.size() - std::min(name.size(), kWeight.size()));
-  return name + ".bias";
-}
-
 std::vector<float> in_order(const std::vector<float>& values, const std::vector<RowSpan>& order) {
   std::vector<float> result;
   if (values.empty()) return result;  // a problem that the binder knows
@@ -94,13 +88,11 @@ class LayerBinder {
   }
 
  private:
-  std::string name(std::string_view pattern) const {
-    std::string result(pattern);
-    replace(result, "{i}", layer_);
-    return result;
+  std::string name(std::string_view pattern, size_t expert = 0) const {
+    return tensor_name(pattern, layer_, expert);
   }
   std::vector<float> bias(std::string_view weight, size_t values) {
-    return binder_.vector(bias_of(name(weight)), values);
+    return binder_.vector(bias_name(name(weight)), values);
   }
   void norm(std::string_view pattern, std::vector<float>& weight, std::vector<float>& bias_values) {
     weight = binder_.vector(name(pattern), spec_.width);
@@ -121,8 +113,8 @@ class LayerBinder {
                                      {name(names_.value), attention.kv_width(), 0}};
     weights_.qkv = binder_.matrix(name(names_.qkv), parts, spec_.width);
     if (!spec_.bias.qkv) return;
-    for (MatrixPart& part : parts) part.name = bias_of(part.name);
-    weights_.qkv_bias = binder_.vector(bias_of(name(names_.qkv)), parts);
+    for (MatrixPart& part : parts) part.name = bias_name(part.name);
+    weights_.qkv_bias = binder_.vector(bias_name(name(names_.qkv)), parts);
   }
   void ffn() {
     const size_t neurons = spec_.ffn_width;
@@ -159,8 +151,7 @@ class LayerBinder {
     // A configuration may state more experts than the file could hold: one missing name is enough.
     bool found = true;
     for (size_t e = 0; e < count && found; ++e) {
-      std::string expert = name(pattern);
-      replace(expert, "{e}", e);
+      const std::string expert = name(pattern, e);
       found = binder_.has(expert);
       matrices.push_back(binder_.matrix(expert, rows, cols));
     }
@@ -175,6 +166,19 @@ class LayerBinder {
 };
 
 }  // namespace
+
+std::string tensor_name(std::string_view pattern, size_t layer, size_t expert) {
+  std::string name(pattern);
+  replace(name, "{i}", layer);
+  replace(name, "{e}", expert);
+  return name;
+}
+
+std::string bias_name(std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  weight.remove_suffix(std::min(weight.size(), kWeight.size()));
+  return std::string(weight) + ".bias";
+}
 
 std::vector<RowSpan> grouped_rows(const AttentionSpec& attention) {
   const size_t dim = attention.head_dim;
@@ -205,7 +209,7 @@ Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& name
   const std::string final_norm(names.final_norm);
   weights.final_norm = binder.vector(final_norm, spec.width);
   if (spec.norm == Norm::kLayer)
-    weights.final_norm_bias = binder.vector(bias_of(final_norm), spec.width);
+    weights.final_norm_bias = binder.vector(bias_name(final_norm), spec.width);
   const std::string head(names.head);
   if (spec.tied_head) {
     binder.ignore(head);
@@ -213,7 +217,7 @@ Result<ModelWeights> bind_weights(const ModelSpec& spec, const TensorNames& name
   } else {
     weights.head = binder.matrix(head, spec.vocab, spec.width);
   }
-  if (spec.bias.head) weights.head_bias = binder.vector(bias_of(head), spec.vocab);
+  if (spec.bias.head) weights.head_bias = binder.vector(bias_name(head), spec.vocab);
   if (spec.vision) {
     weights.vision = bind_vision(*spec.vision, spec.width, tensors.tensors.size(), binder);
   }

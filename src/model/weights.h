@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -90,6 +91,10 @@ struct TensorNames {
 };
 extern const TensorNames kHuggingFaceNames;
 extern const TensorNames kGgufNames;
+
+// A pattern filled in, and the name of a weight's bias (patterns too).
+std::string tensor_name(std::string_view pattern, size_t layer, size_t expert = 0);
+std::string bias_name(std::string_view weight);
 
 // Where the queries, the keys and the values lie in a fused matrix of whole groups: ours in the
 // order of theirs.

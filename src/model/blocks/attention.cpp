@@ -129,6 +129,8 @@ void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread)
   kernel.scale = attention.score_scale();
   if (args.spec.mask.sparse(args.layer)) {
     mark_visible(args, tile, head, state.visible[thread]);
+    kernel.visible = state.visible[thread].lists.data();
+    kernel.visible_positions = args.spec.mask.blocks->block;
   }
   kernel.scratch = args.context.scratch[thread].data();
   const KernelTable& kernels = *args.context.kernels;
