@@ -3,12 +3,12 @@
 //   rows/<n>/<table>/<format>    n rows against one matrix of 3072 x 3072
 //   attend/<n>/<table>/<type>    n queries a head over 2048 positions, from memory
 //   ..._exact                    the same in exact numerics
+// --threads=N and --outliers=S (the share of activation groups with a second term) come first.
 // read_bandwidth is what the memory gives to a plain loop: compare a decode figure with a reading
 // of the same run. --benchmark_filter picks some.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -25,7 +25,8 @@ constexpr size_t kHidden = 3072;
 constexpr size_t kWorkingSet = size_t{1} << 30;
 constexpr size_t kPrefillRows = 512;
 
-size_t threads = 0;  // set once, before the pool is asked for
+size_t threads = 0;        // set once, before the pool is asked for
+double outlier_share = 0;  // of groups of activations that get a second term
 
 ThreadPool& pool() {
   static ThreadPool instance(threads == 0 ? usable_cores() : threads);
@@ -44,8 +45,12 @@ std::vector<float> normal_floats(size_t count) {
 AlignedBuffer<std::byte> weights_of(Format format, size_t bytes) {
   constexpr size_t kDistinct = 16;
   const FormatRow& row = format_row(format);
-  std::vector<std::byte> distinct(kDistinct * row.row_bytes(kHidden));
-  row.encode(normal_floats(kDistinct * kHidden).data(), distinct.data(), kDistinct * kHidden);
+  const std::vector<float> values = normal_floats(kDistinct * kHidden);
+  std::vector<std::byte> distinct(row.matrix_bytes(kDistinct, kHidden));
+  for (size_t i = 0; i < kDistinct; i += row.tile_rows) {
+    row.encode_tile(values.data() + i * kHidden, row.tile_rows, nullptr,
+                    distinct.data() + i / row.tile_rows * row.tile_bytes(kHidden), kHidden);
+  }
   AlignedBuffer<std::byte> weights(bytes);
   // Each thread touches what it will read.
   pool().run(bytes, distinct.size(), [&](size_t begin, size_t end, size_t) {
@@ -59,16 +64,18 @@ AlignedBuffer<std::byte> weights_of(Format format, size_t bytes) {
 // Activations in both forms, and scratch for each thread.
 struct Activations {
   explicit Activations(size_t rows)
-      : x(rows * kHidden),
-        values(rows * kHidden),
-        scales(rows * kHidden / kQuantGroup),
-        sums(rows * kHidden / kQuantGroup) {
+      : x(rows * kHidden), values(2 * rows * kHidden), numbers(4 * rows * kHidden / kQuantGroup) {
     const std::vector<float> source = normal_floats(rows * kHidden);
     std::copy(source.begin(), source.end(), x.data());
+    for (size_t g = 0; g < x.size() / kQuantGroup; ++g) {
+      if (static_cast<double>(g % 1000) < 1000 * outlier_share) x[g * kQuantGroup] = g % 2 == 0 ? 40.0F : -40.0F;
+    }
+    const size_t count = rows * kHidden;
+    const size_t groups = count / kQuantGroup;
+    float* n = numbers.data();
+    q = {values.data(), n, n + groups, values.data() + count, n + 2 * groups, n + 3 * groups};
     for (size_t r = 0; r < rows; ++r) {
-      const size_t group = r * kHidden / kQuantGroup;
-      best_table().quantize_q8(x.data() + r * kHidden, values.data() + r * kHidden,
-                               scales.data() + group, sums.data() + group, kHidden);
+      best_table().quantize_q8(x.data() + r * kHidden, q.from(r, kHidden), kHidden);
     }
     for (size_t t = 0; t < pool().threads(); ++t) {
       scratch.emplace_back(matmul_scratch_floats(kHidden));
@@ -76,7 +83,8 @@ struct Activations {
   }
   AlignedBuffer<float> x;
   AlignedBuffer<int8_t> values;
-  std::vector<float> scales, sums;
+  AlignedBuffer<float> numbers;
+  QuantizedRows q;
   std::vector<AlignedBuffer<float>> scratch;
 };
 
@@ -85,13 +93,13 @@ void multiply(MatmulFn matmul, Format format, const std::byte* weights, size_t o
   pool().run(outs, 16, [&](size_t begin, size_t end, size_t thread) {
     MatmulArgs args;
     args.weights = weights;
-    args.row_bytes = format_row(format).row_bytes(kHidden);
+    args.row_bytes = format_row(format).tile_bytes(kHidden);
     args.cols = kHidden;
     args.out_begin = begin;
     args.out_end = end;
     args.x = activations.x.data();
     args.x_stride = kHidden;
-    args.q = {activations.values.data(), activations.scales.data(), activations.sums.data()};
+    args.q = activations.q;
     args.rows = rows;
     args.y = y;
     args.y_stride = outs;
@@ -101,21 +109,21 @@ void multiply(MatmulFn matmul, Format format, const std::byte* weights, size_t o
 }
 
 void decode(benchmark::State& state, MatmulFn matmul, Format format) {
-  const size_t row_bytes = format_row(format).row_bytes(kHidden);
-  const size_t outs = kWorkingSet / row_bytes / 16 * 16;
-  const AlignedBuffer<std::byte> weights = weights_of(format, outs * row_bytes);
+  const FormatRow& row = format_row(format);
+  const size_t outs = kWorkingSet / row.matrix_bytes(16, kHidden) * 16;
+  const AlignedBuffer<std::byte> weights = weights_of(format, row.matrix_bytes(outs, kHidden));
   Activations activations(1);
   std::vector<float> y(outs);
   for (auto _ : state) {
     multiply(matmul, format, weights.data(), outs, activations, 1, y.data());
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(outs * row_bytes));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(weights.size()));
 }
 
 void prefill(benchmark::State& state, MatmulFn matmul, Format format, size_t rows) {
-  const size_t row_bytes = format_row(format).row_bytes(kHidden);
-  const AlignedBuffer<std::byte> weights = weights_of(format, kHidden * row_bytes);
+  const AlignedBuffer<std::byte> weights =
+      weights_of(format, format_row(format).matrix_bytes(kHidden, kHidden));
   Activations activations(rows);
   std::vector<float> y(rows * kHidden);
   for (auto _ : state) {
@@ -212,7 +220,8 @@ void register_all() {
       const MatmulFn fast =
           table->matmul_q8[i] != nullptr ? table->matmul_q8[i] : table->matmul_f32[i];
       add("decode/" + tail, decode, fast, format.format);
-      for (const size_t rows : {size_t{2}, size_t{4}, size_t{16}, kPrefillRows}) {
+      for (const size_t rows :
+           {size_t{2}, size_t{4}, size_t{8}, size_t{16}, size_t{32}, kPrefillRows}) {
         add("rows/" + std::to_string(rows) + "/" + tail, prefill, fast, format.format, rows);
       }
       if (table->matmul_q8[i] == nullptr) continue;
@@ -239,12 +248,16 @@ void register_all() {
 int main(int argc, char** argv) {
   phidias::register_all();
   // Ours first: the library refuses arguments that it does not know.
-  constexpr const char* kThreads = "--threads=";
-  if (argc > 1 && std::strncmp(argv[1], kThreads, std::strlen(kThreads)) == 0) {
-    phidias::threads = std::strtoul(argv[1] + std::strlen(kThreads), nullptr, 10);
+  for (; argc > 1; ++argv, --argc) {
+    const std::string option = argv[1];
+    if (option.starts_with("--threads=")) {
+      phidias::threads = std::stoul(option.substr(10));
+    } else if (option.starts_with("--outliers=")) {
+      phidias::outlier_share = std::stod(option.substr(11));
+    } else {
+      break;
+    }
     argv[1] = argv[0];
-    ++argv;
-    --argc;
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

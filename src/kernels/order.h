@@ -8,10 +8,16 @@
 //     takes lane l + 8, then l + 4, l + 2, l + 1. The chunks' totals are added in double,
 //     ascending.
 //   dot of quantized rows (matmul_q8)
-//     The integer sum I of a group of 32 columns is exact and has any order. Group g belongs to
-//     chain g % kGroupChains: chain = fma(float(I), weight_scale * row_scale, chain), then, in
-//     formats with a minimum, chain = fma(minimum, row_sum, chain); ascending. The chains are
-//     folded in halves: l + 4, l + 2, l + 1.
+//     One chain from 0. Columns are cut into chunks of kChunkColumns; in each chunk first all
+//     groups of 32 columns with their first terms, ascending, then those groups that have a second
+//     term, ascending, with that. For each of them, with I the exact integer sum of the group:
+//       chain = fma(float(I), weight_scale * row_scale, chain)
+//       in formats with a minimum then chain = fma(minimum, row_sum, chain)
+//     Where two groups share a scale and an offset (Q4), their first terms go together, and second
+//     terms alone:
+//       part = fma(float(I_b), row_scale_b, float(I_a) * row_scale_a), or float(I) * row_scale
+//       part = fma(-offset, row_sum_a + row_sum_b, part), or with row_sum
+//       chain = fma(part, weight_scale, chain)
 //   sums over weight rows (add_transposed)
 //     A chain of fused multiply-adds in float from 0, o ascending, is added to the total in double.
 //     Whoever multiplies with a whole matrix cuts its rows into chunks of kChunkRows.
@@ -40,7 +46,6 @@ inline constexpr float kGegeluSlope = 1.702F;
 inline constexpr size_t kFloatLanes = 16;
 inline constexpr size_t kChunkColumns = 512;
 inline constexpr size_t kChunkRows = 64;
-inline constexpr size_t kGroupChains = 8;
 inline constexpr size_t kDoubleLanes = 8;
 
 // exp(x) in float, within 2 ulp: x = n ln 2 + r with n whole, then exp(r) = 1 + r + r^2 q(r) and a

@@ -25,29 +25,44 @@
 
 namespace phidias {
 
-// Rows of activations, quantized for integer products: groups of 32 values share a scale.
-//   values [rows, cols] int8, scales [rows, cols/32] f32, sums [rows, cols/32] f32 = scale * (sum
-//   of the 32 int8)
-struct QuantizedRows {
-  int8_t* values = nullptr;
-  float* scales = nullptr;
-  float* sums = nullptr;
-};
 inline constexpr size_t kQuantGroup = 32;
 
+// Rows of activations, quantized for integer products: groups of 32 values share a scale. A group
+// that holds an outlier loses its small values to the one scale, so it has a second term for what
+// the first left over: x = scale * value + second_scale * second_value. Dense: row r at r * cols
+// and r * cols/32.
+struct QuantizedRows {
+  int8_t* values = nullptr;         // [rows, cols]
+  float* scales = nullptr;          // [rows, cols/32]
+  float* sums = nullptr;            // [rows, cols/32]: scale * (sum of the 32 values)
+  int8_t* second_values = nullptr;  // [rows, cols], written only where there is a second term
+  float* second_scales = nullptr;   // [rows, cols/32]; 0 where there is none, else finite
+  float* second_sums = nullptr;     // [rows, cols/32]
+
+  QuantizedRows from(size_t row, size_t cols) const {
+    const size_t group = row * cols / kQuantGroup;
+    return {values + row * cols,        scales + group,        sums + group,
+            second_values + row * cols, second_scales + group, second_sums + group};
+  }
+};
+// A group has a second term if its largest magnitude exceeds this many times the row's root mean
+// square. Of normal values almost none do.
+inline constexpr double kSecondTermRms = 7;
+
 // y[r, o] = dot(x[r, :], W[o, :]) for o in [out_begin, out_end) and r in [0, rows).
-//   weights  row o starts at weights + o * row_bytes, in the format of the table entry, any
-//   alignment cols     a multiple of the format's block y        element (r, o) at y[r * y_stride +
-//   o]; overlaps no input
+//   weights  in the format of the table entry, any alignment: the tile of row o (FormatRow) starts
+//            at weights + o / tile_rows * row_bytes
+//   cols     a multiple of the format's block
+//   y        element (r, o) at y[r * y_stride + o]; overlaps no input
 struct MatmulArgs {
   const std::byte* weights = nullptr;
-  size_t row_bytes = 0;
+  size_t row_bytes = 0;  // of a tile, where a tile has several rows
   size_t cols = 0;
   size_t out_begin = 0;
   size_t out_end = 0;
   const float* x = nullptr;  // [rows, cols] at stride x_stride; what matmul_f32 reads
   size_t x_stride = 0;
-  QuantizedRows q;  // what matmul_q8 reads; dense, row r at r * cols and r * cols/32
+  QuantizedRows q;  // [rows, cols]; what matmul_q8 reads
   size_t rows = 0;
   float* y = nullptr;
   size_t y_stride = 0;
@@ -56,10 +71,10 @@ struct MatmulArgs {
 };
 using MatmulFn = void (*)(const MatmulArgs&);
 
-// Floats of scratch a matmul call may use: totals of a block of outputs, then room for decoded
-// weight rows.
+// Floats of scratch a matmul call may use: totals and weights of a block of outputs, then room for
+// decoded weight rows or the numbers of a block of activation rows.
 inline constexpr size_t kScratchTotalsBytes = 96 * 1024;
-inline constexpr size_t kScratchWeightRows = 24;
+inline constexpr size_t kScratchWeightRows = 56;
 constexpr size_t matmul_scratch_floats(size_t cols) {
   return kScratchTotalsBytes / sizeof(float) +
          kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);
@@ -104,9 +119,10 @@ struct KernelTable {
   // x[i] += y[i]
   void (*add)(float* x, const float* y, size_t n);
   // One row into int8 groups of 32: scale = max|x| / 127, round to nearest even; an all-zero group
-  // has scale 0.
+  // has scale 0. The second term is the same of fma(-scale, value, x), in groups whose max|x|
+  // exceeds kSecondTermRms * sqrt(mean(x^2)), the mean in double.
   //   n a multiple of 32
-  void (*quantize_q8)(const float* x, int8_t* values, float* scales, float* sums, size_t n);
+  void (*quantize_q8)(const float* x, const QuantizedRows& row, size_t n);
   // Largest value's index, lowest on ties; n > 0. NaN anywhere gives n.
   size_t (*argmax)(const float* x, size_t n);
 

@@ -46,30 +46,55 @@ void add(float* x, const float* y, size_t count) {
            [&](size_t i, size_t n) { store(x + i, Vec::add(load(x + i, n), load(y + i, n)), n); });
 }
 
-void quantize_q8(const float* x, int8_t* values, float* scales, float* sums, size_t count) {
+// The largest magnitude of a group.
+[[gnu::always_inline]] inline float largest_of(const __m256 (&v)[4]) {
+  return largest_of(_mm256_max_epi32(_mm256_max_epi32(magnitude_bits(v[0]), magnitude_bits(v[1])),
+                                     _mm256_max_epi32(magnitude_bits(v[2]), magnitude_bits(v[3]))));
+}
+
+// One group: `whole` are its values as int32.
+[[gnu::always_inline]] inline void quantize_group(const __m256 (&v)[4], float largest,
+                                                  __m256i (&whole)[4], int8_t* values,
+                                                  float* scale_out, float* sum_out) {
+  const Q8Scale scale = q8_scale(largest);
+  for (size_t i = 0; i < 4; ++i) whole[i] = q8_round(v[i], scale.inverse);
+  const __m256i total =
+      _mm256_add_epi32(_mm256_add_epi32(whole[0], whole[1]), _mm256_add_epi32(whole[2], whole[3]));
+  const __m128i by4 =
+      _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+  const __m128i by2 = _mm_add_epi32(by4, _mm_shuffle_epi32(by4, 0x4E));
+  const int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(by2, _mm_shuffle_epi32(by2, 0xB1)));
+  // The packs work within halves, so that the lanes come out as 0 4 1 5 2 6 3 7.
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
+                                            _mm256_packs_epi32(whole[2], whole[3]));
+  const __m256i ordered =
+      _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(values), ordered);
+  *scale_out = scale.scale;
+  *sum_out = scale.scale * static_cast<float>(sum);
+}
+
+void quantize_q8(const float* x, const QuantizedRows& row, size_t count) {
+  Vec::Doubles squares = Vec::zero_f64();
+  for (size_t i = 0; i < count; i += kLanes) {
+    const Vec::Doubles value = Vec::widen(Vec::load(x + i));
+    squares = Vec::fma(value, value, squares);
+  }
+  const __m128d mean = _mm_set_sd(Vec::fold(squares) / static_cast<double>(count));
+  const double limit = kSecondTermRms * _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), mean));
   for (size_t g = 0; g < count / kQuantGroup; ++g) {
     __m256 v[4];
     for (size_t i = 0; i < 4; ++i) v[i] = Vec::load(x + g * kQuantGroup + i * kLanes);
-    const __m256i most =
-        _mm256_max_epi32(_mm256_max_epi32(magnitude_bits(v[0]), magnitude_bits(v[1])),
-                         _mm256_max_epi32(magnitude_bits(v[2]), magnitude_bits(v[3])));
-    const Q8Scale scale = q8_scale(largest_of(most));
+    const float largest = largest_of(v);
     __m256i whole[4];
-    for (size_t i = 0; i < 4; ++i) whole[i] = q8_round(v[i], scale.inverse);
-    const __m256i total = _mm256_add_epi32(_mm256_add_epi32(whole[0], whole[1]),
-                                           _mm256_add_epi32(whole[2], whole[3]));
-    const __m128i by4 =
-        _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-    const __m128i by2 = _mm_add_epi32(by4, _mm_shuffle_epi32(by4, 0x4E));
-    const int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(by2, _mm_shuffle_epi32(by2, 0xB1)));
-    // The packs work within halves, so that the lanes come out as 0 4 1 5 2 6 3 7.
-    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
-                                              _mm256_packs_epi32(whole[2], whole[3]));
-    const __m256i ordered =
-        _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + g * kQuantGroup), ordered);
-    scales[g] = scale.scale;
-    sums[g] = scale.scale * static_cast<float>(sum);
+    quantize_group(v, largest, whole, row.values + g * kQuantGroup, row.scales + g, row.sums + g);
+    row.second_scales[g] = 0;
+    if (static_cast<double>(largest) > limit) {
+      const __m256 scale = Vec::set(-row.scales[g]);
+      for (size_t i = 0; i < 4; ++i) v[i] = Vec::fma(scale, _mm256_cvtepi32_ps(whole[i]), v[i]);
+      quantize_group(v, largest_of(v), whole, row.second_values + g * kQuantGroup,
+                     row.second_scales + g, row.second_sums + g);
+    }
   }
 }
 

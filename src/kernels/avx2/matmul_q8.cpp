@@ -1,5 +1,7 @@
 #include "kernels/x86/matmul_q8.h"
-#include "kernels/avx2/vec.h"
+
+#include <type_traits>
+
 #include "kernels/isa.h"
 #include "kernels/x86/fill.h"
 
@@ -38,30 +40,18 @@ struct Dot {
   }
 };
 
-// Panels of 8 weight rows.
-template <class F>
-struct Panels {
-  using U = Unpack<F>;
-  // Q6_K too: 63 * 127 * 4 would overflow, 32 * 127 * 8 does not.
-  static constexpr bool kSigned = U::kBits == 8 || U::kBits == 6;
-  // Vectors of products (two each) whose sum fits an int16.
-  static constexpr int kRun = U::kBits == 4 ? 8 : U::kBits == 8 ? 1 : 4;
-
+// What the panels of all formats share. Per step of four columns two registers of weights meet
+// three rows of activations: five loads for six products.
+struct Registers {
   using Floats = __m256;
-  static constexpr size_t kOuts = 8;
-  static constexpr size_t kRows = 6;
-  static constexpr int kBias = kSigned ? 0 : U::kBias;
-  static constexpr bool kHalves = U::kCodes;
-  static constexpr bool kMinimum = U::kMinimum;
+  static constexpr size_t kOuts = 16;
+  static constexpr size_t kVectors = 2;
+  static constexpr size_t kRows = 3;
 
   static Floats zero() { return _mm256_setzero_ps(); }
   static Floats set(float x) { return _mm256_set1_ps(x); }
-  static Floats load(const float* p) { return _mm256_loadu_ps(p); }
-  static void store(float* p, Floats x) { _mm256_storeu_ps(p, x); }
-  static void store_partial(float* p, Floats x, size_t n) {
-    _mm256_maskstore_ps(p, Vec::first(n), x);
-  }
-  static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  static Floats load(const float* p) { return _mm256_load_ps(p); }
+  static void store(float* p, Floats x) { _mm256_store_ps(p, x); }
   static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 
@@ -70,61 +60,119 @@ struct Panels {
     const uint32_t half = static_cast<uint16_t>(code);
     return static_cast<int32_t>(half << 16 | half);
   }
-  static void unpack(const std::byte* weights, size_t row_bytes, size_t outs,
-                     const generic::Panel<Panels>& panel) {
-    unpack_panel<Panels, F, kSigned>(weights, row_bytes, outs, panel);
-  }
 
-  template <size_t kCount>
-  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
-                                                       size_t position, const int8_t* x,
-                                                       size_t x_stride, const int32_t* bias_sums,
-                                                       Floats* sums) {
-    const uint8_t* quants = panel.quants + position * 32 * kOuts;
-    __m256i whole[kCount];
+  // kRun: steps whose products' sum fits an int16.
+  template <class Q, int kRun, bool kSigned, size_t kCount>
+  [[gnu::always_inline]] static inline void sums_of(const generic::Panel<Q>& panel, size_t group,
+                                                    const int8_t* const (&x)[kCount],
+                                                    const int32_t* bias_sums, Floats* sums) {
+    __m256i whole[kCount * 2];
 #pragma GCC unroll 8
-    for (int k = 0; k < 8; k += kRun) {
-      __m256i run[kCount];
+    for (size_t k = 0; k < 8; k += kRun) {
+      __m256i run[kCount * 2];
 #pragma GCC unroll 8
-      for (int i = k; i < k + kRun; ++i) {
-        const __m256i w = load32(quants + i * 32);
-        const __m256i magnitude = kSigned ? _mm256_abs_epi8(w) : w;
+      for (size_t i = k; i < k + kRun; ++i) {
+        __m256i w[2];
+        __m256i magnitude[2];
+#pragma GCC unroll 2
+        for (size_t v = 0; v < 2; ++v) {
+          w[v] = load32(panel.quants[group][i][v * 8]);
+          magnitude[v] = kSigned ? _mm256_abs_epi8(w[v]) : w[v];
+        }
 #pragma GCC unroll 8
         for (size_t r = 0; r < kCount; ++r) {
           int32_t four;
-          std::memcpy(&four, x + r * x_stride + i * 4, sizeof(four));
+          std::memcpy(&four, x[r] + group * kQuantGroup + i * 4, sizeof(four));
           const __m256i values = _mm256_set1_epi32(four);
-          const __m256i products =
-              kSigned ? signed_products(magnitude, w, values) : _mm256_maddubs_epi16(w, values);
-          run[r] = i == k ? products : _mm256_add_epi16(run[r], products);
+#pragma GCC unroll 2
+          for (size_t v = 0; v < 2; ++v) {
+            const __m256i products = kSigned ? signed_products(magnitude[v], w[v], values)
+                                             : _mm256_maddubs_epi16(w[v], values);
+            __m256i& sum = run[r * 2 + v];
+            sum = i == k ? products : _mm256_add_epi16(sum, products);
+          }
         }
       }
-      const __m256i factor =
-          kHalves ? load32(panel.codes + (2 * position + static_cast<size_t>(k) / 4) * kOuts)
-                  : _mm256_set1_epi16(1);
+#pragma GCC unroll 2
+      for (size_t v = 0; v < 2; ++v) {
+        const __m256i factor =
+            Q::kHalves ? load32(panel.codes[group][k / 4] + v * 8) : _mm256_set1_epi16(1);
 #pragma GCC unroll 8
-      for (size_t r = 0; r < kCount; ++r) {
-        const __m256i widened = _mm256_madd_epi16(run[r], factor);
-        whole[r] = k == 0 ? widened : _mm256_add_epi32(whole[r], widened);
+        for (size_t r = 0; r < kCount; ++r) {
+          __m256i& sum = whole[r * 2 + v];
+          const __m256i widened = _mm256_madd_epi16(run[r * 2 + v], factor);
+          sum = k == 0 ? widened : _mm256_add_epi32(sum, widened);
+        }
       }
     }
 #pragma GCC unroll 8
     for (size_t r = 0; r < kCount; ++r) {
-      if constexpr (kBias != 0) {
-        whole[r] = _mm256_add_epi32(whole[r], _mm256_set1_epi32(bias_sums[r]));
+#pragma GCC unroll 2
+      for (size_t v = 0; v < 2; ++v) {
+        __m256i& sum = whole[r * 2 + v];
+        if constexpr (Q::kBias != 0) sum = _mm256_add_epi32(sum, _mm256_set1_epi32(bias_sums[r]));
+        sums[r * 2 + v] = _mm256_cvtepi32_ps(sum);
       }
-      sums[r] = _mm256_cvtepi32_ps(whole[r]);
     }
   }
 };
 
 template <class F>
-void matmul_q8(const MatmulArgs& args) {
-  if (args.rows == 1) {
-    matvec_q8<F, Dot>(args);
-  } else {
-    generic::matmul_q8_panels<Panels<F>>(args);
+struct Panels : Registers {
+  using U = Unpack<F>;
+  // Q6_K too: 63 * 127 * 4 would overflow, 32 * 127 * 8 does not.
+  static constexpr bool kSigned = U::kBits == 8 || U::kBits == 6;
+  static constexpr int kRun = U::kBits == 4 ? 8 : U::kBits == 8 ? 1 : 4;
+
+  static constexpr size_t kTileRows = 1;
+  static constexpr int kBias = kSigned ? 0 : U::kBias;
+  static constexpr bool kHalves = U::kCodes;
+  static constexpr bool kMinimum = U::kMinimum;
+  static constexpr bool kPairs = false;
+
+  static void unpack(const MatmulArgs& args, size_t out, size_t outs, size_t group, size_t groups,
+                     generic::Panel<Panels>& panel) {
+    unpack_panel<Panels, F, kSigned>(args, out, outs, group, groups, panel);
   }
+  template <size_t kCount>
+  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
+                                                       size_t group,
+                                                       const int8_t* const (&x)[kCount],
+                                                       const int32_t* bias_sums, Floats* sums) {
+    sums_of<Panels, kRun, kSigned>(panel, group, x, bias_sums, sums);
+  }
+  static void value_sums(const int8_t* values, int32_t (&sums)[2]) {
+    x86::value_sums<kHalves>(values, sums);
+  }
+};
+
+template <>
+struct Panels<Q4> : Registers {
+  static constexpr size_t kTileRows = Q4::kTileRows;
+  static constexpr int kBias = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMinimum = true;
+  static constexpr bool kPairs = true;
+
+  static void unpack(const MatmulArgs& args, size_t out, size_t, size_t group, size_t groups,
+                     generic::Panel<Panels>& panel) {
+    unpack_q4_panel<Panels>(args, out, group, groups, panel);
+  }
+  template <size_t kCount>
+  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
+                                                       size_t group,
+                                                       const int8_t* const (&x)[kCount],
+                                                       const int32_t* bias_sums, Floats* sums) {
+    sums_of<Panels, 8, false>(panel, group, x, bias_sums, sums);
+  }
+};
+
+template <class F>
+void matmul_q8(const MatmulArgs& args) {
+  if constexpr (!std::is_same_v<F, Q4>) {
+    if (args.rows == 1) return matvec_q8<F, Dot>(args);
+  }
+  generic::matmul_q8_panels<Panels<F>>(args);
 }
 
 }  // namespace
@@ -138,6 +186,7 @@ void fill_matmul_q8(KernelTable& table) {
   table.matmul_q8[kAt<Format::kQ4_K>] = matmul_q8<Q4_K>;
   table.matmul_q8[kAt<Format::kQ5_K>] = matmul_q8<Q5_K>;
   table.matmul_q8[kAt<Format::kQ6_K>] = matmul_q8<Q6_K>;
+  table.matmul_q8[kAt<Format::kQ4>] = matmul_q8<Q4>;
 }
 
 }  // namespace phidias::avx2

@@ -23,23 +23,19 @@ struct Dot {
   }
 };
 
-// Panels of 16 weight rows.
-template <class F>
-struct Panels {
-  using U = Unpack<F>;
+// What the panels of all formats share. Per step of four columns kVectors registers of weights meet
+// up to six rows of activations: for two and six, eight loads for twelve products.
+template <size_t kVectorCount>
+struct Registers {
   using Floats = __m512;
-  static constexpr size_t kOuts = 16;
-  static constexpr size_t kRows = 8;
-  static constexpr int kBias = U::kBias;
-  static constexpr bool kHalves = U::kCodes;
-  static constexpr bool kMinimum = U::kMinimum;
+  static constexpr size_t kVectors = kVectorCount;
+  static constexpr size_t kOuts = 16 * kVectors;
+  static constexpr size_t kRows = 6;
 
   static Floats zero() { return Vec::zero(); }
   static Floats set(float x) { return Vec::set(x); }
   static Floats load(const float* p) { return Vec::load(p); }
   static void store(float* p, Floats x) { Vec::store(p, x); }
-  static void store_partial(float* p, Floats x, size_t n) { Vec::store_partial(p, x, n); }
-  static Floats add(Floats a, Floats b) { return Vec::add(a, b); }
   static Floats mul(Floats a, Floats b) { return Vec::mul(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return Vec::fma(a, b, c); }
 
@@ -50,51 +46,117 @@ struct Panels {
     std::memcpy(&bits, &value, sizeof(bits));
     return bits;
   }
-  static void unpack(const std::byte* weights, size_t row_bytes, size_t outs,
-                     const generic::Panel<Panels>& panel) {
-    unpack_panel<Panels, F, false>(weights, row_bytes, outs, panel);
-  }
 
-  template <size_t kCount>
-  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
-                                                       size_t position, const int8_t* x,
-                                                       size_t x_stride, const int32_t* bias_sums,
-                                                       Floats* sums) {
-    constexpr size_t kParts = kHalves ? 2 : 1;
-    const uint8_t* quants = panel.quants + position * 32 * kOuts;
+  template <class Q, size_t kCount>
+  [[gnu::always_inline]] static inline void sums_of(const generic::Panel<Q>& panel, size_t group,
+                                                    const int8_t* const (&x)[kCount],
+                                                    const int32_t* bias_sums, Floats* sums) {
+    constexpr size_t kParts = Q::kHalves ? 2 : 1;
 #pragma GCC unroll 2
     for (size_t part = 0; part < kParts; ++part) {
-      __m512i whole[kCount];
+      __m512i whole[kCount * kVectors];
 #pragma GCC unroll 16
       for (size_t r = 0; r < kCount; ++r) {
-        whole[r] =
-            kBias == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(bias_sums[part * kCount + r]);
+#pragma GCC unroll 2
+        for (size_t v = 0; v < kVectors; ++v) {
+          whole[r * kVectors + v] = Q::kBias == 0 ? _mm512_setzero_si512()
+                                                  : _mm512_set1_epi32(bias_sums[part * kCount + r]);
+        }
       }
 #pragma GCC unroll 8
       for (size_t k = part * 4; k < (part + 1) * 8 / kParts; ++k) {
-        const __m512i w = _mm512_loadu_si512(quants + k * 64);
+        __m512i w[kVectors];
+#pragma GCC unroll 2
+        for (size_t v = 0; v < kVectors; ++v) {
+          w[v] = _mm512_load_si512(panel.quants[group][k][v * 16]);
+        }
 #pragma GCC unroll 16
         for (size_t r = 0; r < kCount; ++r) {
           int32_t four;
-          std::memcpy(&four, x + r * x_stride + k * 4, sizeof(four));
-          whole[r] = _mm512_dpbusd_epi32(whole[r], w, _mm512_set1_epi32(four));
+          std::memcpy(&four, x[r] + group * kQuantGroup + k * 4, sizeof(four));
+          const __m512i values = _mm512_set1_epi32(four);
+#pragma GCC unroll 2
+          for (size_t v = 0; v < kVectors; ++v) {
+            __m512i& sum = whole[r * kVectors + v];
+            sum = _mm512_dpbusd_epi32(sum, w[v], values);
+          }
         }
       }
       // With codes the sum is put together in floats: all of it is whole and below 2^24.
-      const Floats code =
-          kHalves ? _mm512_loadu_ps(panel.codes + (2 * position + part) * kOuts) : zero();
+#pragma GCC unroll 2
+      for (size_t v = 0; v < kVectors; ++v) {
+        const Floats code = Q::kHalves ? _mm512_load_ps(panel.codes[group][part] + v * 16) : zero();
 #pragma GCC unroll 16
-      for (size_t r = 0; r < kCount; ++r) {
-        const Floats value = _mm512_cvtepi32_ps(whole[r]);
-        if constexpr (kHalves) {
-          sums[r] = part == 0 ? mul(value, code) : fma(value, code, sums[r]);
-        } else {
-          sums[r] = value;
+        for (size_t r = 0; r < kCount; ++r) {
+          const size_t i = r * kVectors + v;
+          const Floats value = _mm512_cvtepi32_ps(whole[i]);
+          if constexpr (Q::kHalves) {
+            sums[i] = part == 0 ? mul(value, code) : fma(value, code, sums[i]);
+          } else {
+            sums[i] = value;
+          }
         }
       }
     }
   }
 };
+
+template <class F>
+struct Panels : Registers<2> {
+  using U = Unpack<F>;
+  static constexpr size_t kTileRows = 1;
+  static constexpr int kBias = U::kBias;
+  static constexpr bool kHalves = U::kCodes;
+  static constexpr bool kMinimum = U::kMinimum;
+  static constexpr bool kPairs = false;
+
+  static void unpack(const MatmulArgs& args, size_t out, size_t outs, size_t group, size_t groups,
+                     generic::Panel<Panels>& panel) {
+    unpack_panel<Panels, F, false>(args, out, outs, group, groups, panel);
+  }
+  template <size_t kCount>
+  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,
+                                                       size_t group,
+                                                       const int8_t* const (&x)[kCount],
+                                                       const int32_t* bias_sums, Floats* sums) {
+    sums_of<Panels>(panel, group, x, bias_sums, sums);
+  }
+  static void value_sums(const int8_t* values, int32_t (&sums)[2]) {
+    x86::value_sums<kHalves>(values, sums);
+  }
+};
+
+// One tile of weights at a time is one stream from memory, which few activation rows wait for; many
+// rows want wider panels.
+template <size_t kVectors>
+struct Q4Panels : Registers<kVectors> {
+  using typename Registers<kVectors>::Floats;
+  static constexpr size_t kTileRows = Q4::kTileRows;
+  static constexpr int kBias = 0;
+  static constexpr bool kHalves = false;
+  static constexpr bool kMinimum = true;
+  static constexpr bool kPairs = true;
+
+  static void unpack(const MatmulArgs& args, size_t out, size_t, size_t group, size_t groups,
+                     generic::Panel<Q4Panels>& panel) {
+    unpack_q4_panel<Q4Panels>(args, out, group, groups, panel);
+  }
+  template <size_t kCount>
+  [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Q4Panels>& panel,
+                                                       size_t group,
+                                                       const int8_t* const (&x)[kCount],
+                                                       const int32_t* bias_sums, Floats* sums) {
+    Registers<kVectors>::template sums_of<Q4Panels>(panel, group, x, bias_sums, sums);
+  }
+};
+
+void matmul_q4(const MatmulArgs& args) {
+  if (args.rows == 1) {
+    generic::matmul_q8_panels<Q4Panels<1>>(args);
+  } else {
+    generic::matmul_q8_panels<Q4Panels<2>>(args);
+  }
+}
 
 template <class F>
 void matmul_q8(const MatmulArgs& args) {
@@ -116,6 +178,7 @@ void fill_matmul_q8(KernelTable& table) {
   table.matmul_q8[kAt<Format::kQ4_K>] = matmul_q8<Q4_K>;
   table.matmul_q8[kAt<Format::kQ5_K>] = matmul_q8<Q5_K>;
   table.matmul_q8[kAt<Format::kQ6_K>] = matmul_q8<Q6_K>;
+  table.matmul_q8[kAt<Format::kQ4>] = matmul_q4;
 }
 
 }  // namespace phidias::avx512_vnni

@@ -1,22 +1,31 @@
-// matmul_q8 for many activation rows: weight rows side by side in the lanes of a register.
+// matmul_q8 for several activation rows: weight rows side by side in the lanes of registers.
 //
-// A panel of kOuts weight rows is unpacked once for all activation rows. In it, four neighbouring
-// columns of one weight row are a lane of 32 bits, kOuts of which make a register: an activation
-// row's four values are broadcast against them, and what adds up in a lane is the integer sum of
-// one output. Groups of a chain (order.h) lie one after another, since a chain is summed to its end
-// before the next.
+// A panel is one chunk of columns of kOuts weight rows, unpacked once for all activation rows. In
+// it, four neighbouring columns of one weight row are a lane of 32 bits: an activation row's four
+// values are broadcast against them, and what adds up in a lane is the integer sum of one output.
+// All that is at work lies in the first-level cache; an output's chain (order.h) waits in between
+// in `chains`.
 //
 // Q is the arithmetic of an instruction set and a format:
 //   kOuts      weight rows of a panel
+//   kVectors   registers of floats for them
 //   kRows      activation rows of a tile
+//   kTileRows  weight rows of a tile of the format; a panel begins at a multiple
 //   kBias      what the panel's quants are above their meaning; 0 if they are signed
 //   kHalves    whether the two halves of a group have codes of their own
-//   kMinimum   whether a group has a minimum
-//   Floats     kOuts floats, with load, store, store_partial, zero, set, add, mul, fma
-//   unpack(weights, row_bytes, outs, groups, panel)
-//   group_sums<kRows>(panel, position, x, x_stride, bias_sums, Floats* sums)
-//              the exact integer sums of one group as floats; bias_sums [kHalves][kRows]
+//   kMinimum   whether a group has a minimum, or in pairs an offset
+//   kPairs     whether two groups share a scale and an offset
+//   Floats     a register of floats, with load, store, zero, set, mul, fma
+//   unpack(args, out, outs, group, groups, panel)
+//              `groups` groups from `group` on of weight rows [out, out + outs)
+//   group_sums<kRows>(panel, group, x, bias_sums, Floats* sums)
+//              the exact integer sums of one group as floats: sums [kRows][kVectors];
+//              x [kRows] points to each row's chunk, bias_sums [kHalves][kRows]
+//   value_sums(values, sums)
+//              the sums of a group's 32 values, for kHalves of each 16
 #pragma once
+
+#include <cstring>
 
 #include "kernels/generic/dot.h"
 #include "kernels/table.h"
@@ -26,153 +35,266 @@ namespace phidias::generic {
 // Activation rows that go through one panel before the next: enough to pay for unpacking it again
 // for the next ones. Each row is read once for kOuts outputs, so that any cache is near enough.
 inline constexpr size_t kMostRowsOfBlock = 192;
+inline constexpr size_t kChunkGroups = kChunkColumns / kQuantGroup;
 
-// The parts of the scratch. With kOuts <= 16 the weights take (16 + 2 + 4) cols bytes at most, the
-// numbers of the activation rows 192 * 3 * cols / 8, of kScratchWeightRows * 4 * cols = 96 cols.
 template <class Q>
 struct Panel {
   static constexpr size_t kOuts = Q::kOuts;
+  static constexpr size_t kMinimumGroups = Q::kMinimum ? kChunkGroups : 1;
+  static constexpr size_t kCodeGroups = Q::kHalves ? kChunkGroups : 1;
+
+  alignas(64) uint8_t quants[kChunkGroups][kQuantGroup / 4][kOuts][4];
+  alignas(64) float scales[kChunkGroups][kOuts];
+  alignas(64) float minimums[kMinimumGroups][kOuts];
+  alignas(64) int32_t codes[kCodeGroups][2][kOuts];  // in Q's own form
+};
+
+// What the activation rows of a block bring beside their values.
+template <class Q>
+struct RowNumbers {
   static constexpr size_t kHalves = Q::kHalves ? 2 : 1;
-  static constexpr size_t kRowFloats = Q::kMinimum ? 2 : 1;
+  static constexpr size_t kFloats = Q::kMinimum ? 2 : 1;
 
-  size_t groups = 0;
-  size_t chain_groups = 0;    // positions of a chain: groups / kGroupChains, rounded up
-  uint8_t* quants = nullptr;  // [groups][8][kOuts][4]
-  float* scales = nullptr;    // [groups][kOuts]
-  float* minimums = nullptr;  // [groups][kOuts]
-  int32_t* codes = nullptr;   // [groups][2][kOuts], in Q's own form
-  // Of each tile of activation rows, in the order in which they are used:
-  float* row_scales = nullptr;   // [groups][kRowFloats][rows of the tile]: scales, then sums
-  int32_t* bias_sums = nullptr;  // [groups][kHalves][rows of the tile]: -kBias * sum of values
+  // A second term of a group.
+  struct Second {
+    uint32_t row;
+    float scale;
+    float sum;
+    int32_t bias_sums[2];
+  };
 
-  Panel(float* scratch, size_t cols)
-      : groups(cols / kQuantGroup), chain_groups((groups + kGroupChains - 1) / kGroupChains) {
-    scales = scratch;
-    float* next = scales + groups * kOuts;
-    if constexpr (Q::kMinimum) {
-      minimums = next;
-      next += groups * kOuts;
-    }
-    if constexpr (Q::kHalves) {
-      codes = reinterpret_cast<int32_t*>(next);
-      next += 2 * groups * kOuts;
-    }
-    quants = reinterpret_cast<uint8_t*>(next);
-    next += groups * kOuts * (kQuantGroup / sizeof(float));
-    row_scales = next;
-    next += kMostRowsOfBlock * groups * kRowFloats;
-    bias_sums = reinterpret_cast<int32_t*>(next);
+  size_t groups;
+  size_t rows;
+  // Of each tile of rows, in the order in which they are used:
+  float* scales;       // [groups][kFloats][rows of the tile]: scales, then sums
+  int32_t* bias_sums;  // [groups][kHalves][rows of the tile]: -kBias * sum of values
+  uint32_t* firsts;    // [groups + 1]: where a group's second terms begin
+  Second* seconds;
+
+  // Bytes that the numbers of `rows` rows of `groups` groups may take.
+  static constexpr size_t bytes(size_t rows, size_t groups) {
+    return rows * groups * (kFloats * sizeof(float) + kHalves * sizeof(int32_t) + sizeof(Second)) +
+           (groups + 1) * sizeof(uint32_t);
   }
 
-  // Numbers of a tile that begins with row r of the block.
-  float* tile_scales(size_t r) const { return row_scales + r * groups * kRowFloats; }
-  int32_t* tile_bias_sums(size_t r) const { return bias_sums + r * groups * kHalves; }
+  RowNumbers(void* memory, size_t row_count, size_t group_count)
+      : groups(group_count), rows(row_count), scales(static_cast<float*>(memory)) {
+    bias_sums = reinterpret_cast<int32_t*>(scales + rows * groups * kFloats);
+    firsts = reinterpret_cast<uint32_t*>(bias_sums + rows * groups * kHalves);
+    seconds = reinterpret_cast<Second*>(firsts + groups + 1);
+  }
 
-  // Where group g lies: the groups of chain 0, then those of chain 1, ...
-  size_t position(size_t g) const {
-    const size_t chain = g % kGroupChains;
-    const size_t full =
-        groups % kGroupChains;  // chains below this have chain_groups, the rest 1 less
-    const size_t missing = full == 0 || chain <= full ? 0 : chain - full;
-    return chain * chain_groups - missing + g / kGroupChains;
+  float* tile_scales(size_t row, size_t tile_rows, size_t group) const {
+    return scales + (row * groups + group * tile_rows) * kFloats;
+  }
+  int32_t* tile_bias_sums(size_t row, size_t tile_rows, size_t group) const {
+    return bias_sums + (row * groups + group * tile_rows) * kHalves;
+  }
+
+  static void fill_bias(const int8_t* values, size_t stride, int32_t* sums) {
+    if constexpr (Q::kBias != 0) {
+      int32_t plain[2];
+      Q::value_sums(values, plain);
+      for (size_t half = 0; half < kHalves; ++half) sums[half * stride] = -Q::kBias * plain[half];
+    }
+  }
+
+  // Of a tile of rows of q, of which the first is the block's row `row`.
+  void gather(const QuantizedRows& q, size_t row, size_t tile_rows) {
+    for (size_t i = 0; i < tile_rows; ++i) {
+      const QuantizedRows of = q.from(row + i, groups * kQuantGroup);
+      float* scale = tile_scales(row, tile_rows, 0) + i;
+      int32_t* bias = tile_bias_sums(row, tile_rows, 0) + i;
+      for (size_t g = 0; g < groups; ++g) {
+        *scale = of.scales[g];
+        if constexpr (Q::kPairs) {
+          scale[tile_rows] = g % 2 == 0 ? 0 : of.sums[g - 1] + of.sums[g];
+        } else if constexpr (Q::kMinimum) {
+          scale[tile_rows] = of.sums[g];
+        }
+        fill_bias(of.values + g * kQuantGroup, tile_rows, bias);
+        scale += kFloats * tile_rows;
+        bias += kHalves * tile_rows;
+      }
+    }
+  }
+
+  // Second terms of all rows, by group.
+  void gather_seconds(const QuantizedRows& q) {
+    uint32_t count = 0;
+    for (size_t g = 0; g < groups; ++g) {
+      firsts[g] = count;
+      for (size_t row = 0; row < rows; ++row) {
+        const size_t at = row * groups + g;
+        if (q.second_scales[at] == 0) continue;
+        Second& second = seconds[count++];
+        second = {static_cast<uint32_t>(row), q.second_scales[at], q.second_sums[at], {}};
+        fill_bias(q.second_values + at * kQuantGroup, 1, second.bias_sums);
+      }
+    }
+    firsts[groups] = count;
   }
 };
 
-// Puts the numbers of a tile of activation rows in order.
-template <class Q>
-void gather_rows(const Panel<Q>& panel, const QuantizedRows& q, size_t first_row, size_t r,
-                 size_t rows) {
-  constexpr size_t kHalves = Panel<Q>::kHalves;
-  constexpr size_t kHalfGroup = kQuantGroup / kHalves;
-  for (size_t g = 0; g < panel.groups; ++g) {
-    const size_t position = panel.position(g);
-    float* scales = panel.tile_scales(r) + position * Panel<Q>::kRowFloats * rows;
-    int32_t* bias_sums = panel.tile_bias_sums(r) + position * kHalves * rows;
-    for (size_t i = 0; i < rows; ++i) {
-      const size_t group = (first_row + r + i) * panel.groups + g;
-      scales[i] = q.scales[group];
-      if constexpr (Q::kMinimum) scales[rows + i] = q.sums[group];
-      for (size_t half = 0; Q::kBias != 0 && half < kHalves; ++half) {
-        const int8_t* values = q.values + group * kQuantGroup + half * kHalfGroup;
-        int32_t sum = 0;
-        for (size_t k = 0; k < kHalfGroup; ++k) sum += values[k];
-        bias_sums[half * rows + i] = -Q::kBias * sum;
+// Adds groups [first, end) of the panel to the chains of kRows activation rows. x: each row's
+// chunk. kAlone: a group of a pair that is added without the other.
+template <class Q, size_t kRows, bool kAlone>
+[[gnu::always_inline]] inline void multiply_tile(const Panel<Q>& panel, size_t first, size_t end,
+                                                 const int8_t* const (&x)[kRows],
+                                                 const float* scales, const int32_t* bias_sums,
+                                                 float* const (&chains)[kRows]) {
+  using Floats = typename Q::Floats;
+  constexpr size_t kVectors = Q::kVectors;
+  constexpr size_t kLanes = Q::kOuts / kVectors;
+  constexpr bool kPaired = Q::kPairs && !kAlone;
+  Floats total[kRows * kVectors];
+  Floats part[kRows * kVectors];
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kVectors; ++v) {
+      total[r * kVectors + v] = Q::load(chains[r] + v * kLanes);
+      part[r * kVectors + v] = Q::zero();
+    }
+  }
+  for (size_t g = first; g < end; ++g) {
+    Floats integers[kRows * kVectors];
+    Q::template group_sums<kRows>(panel, g, x, bias_sums, integers);
+    const bool closes = !kPaired || g % 2 != 0;
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kVectors; ++v) {
+      const Floats scale = Q::load(panel.scales[g] + v * kLanes);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r) {
+        const size_t i = r * kVectors + v;
+        const Floats row_scale = Q::set(scales[r]);
+        if constexpr (!Q::kPairs) {
+          total[i] = Q::fma(integers[i], Q::mul(scale, row_scale), total[i]);
+        } else {
+          part[i] = kPaired && closes ? Q::fma(integers[i], row_scale, part[i])
+                                      : Q::mul(integers[i], row_scale);
+        }
       }
+      if constexpr (Q::kMinimum) {
+        if (!closes) continue;
+        const Floats minimum = Q::load(panel.minimums[g] + v * kLanes);
+#pragma GCC unroll 16
+        for (size_t r = 0; r < kRows; ++r) {
+          const size_t i = r * kVectors + v;
+          const Floats row_sum = Q::set(scales[kRows + r]);
+          if constexpr (!Q::kPairs) {
+            total[i] = Q::fma(minimum, row_sum, total[i]);
+          } else {
+            total[i] = Q::fma(Q::fma(minimum, row_sum, part[i]), scale, total[i]);
+          }
+        }
+      }
+    }
+    scales += RowNumbers<Q>::kFloats * kRows;
+    bias_sums += RowNumbers<Q>::kHalves * kRows;
+  }
+#pragma GCC unroll 16
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kVectors; ++v) {
+      Q::store(chains[r] + v * kLanes, total[r * kVectors + v]);
     }
   }
 }
 
-// y of a panel and the tile of kRows activation rows that begins with row r of the block.
+// The first terms of a tile of kRows rows, which begins with row `row` of the block.
 template <class Q, size_t kRows>
-void multiply_tile(const Panel<Q>& panel, const int8_t* x, size_t cols, size_t r, size_t outs,
-                   float* y, size_t y_stride) {
-  using Floats = typename Q::Floats;
-  Floats chains[kGroupChains][kRows];
-  const float* scales = panel.tile_scales(r);
-  const int32_t* bias_sums = panel.tile_bias_sums(r);
-  size_t position = 0;
-  for (size_t chain = 0; chain < kGroupChains; ++chain) {
-    Floats total[kRows];
+void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const QuantizedRows& q,
+                     size_t row, size_t group, size_t count, float* chains) {
+  const size_t cols = numbers.groups * kQuantGroup;
+  const int8_t* x[kRows];
+  float* chains_of[kRows];
 #pragma GCC unroll 16
-    for (size_t i = 0; i < kRows; ++i) total[i] = Q::zero();
-    for (size_t g = chain; g < panel.groups; g += kGroupChains, ++position) {
-      Floats integers[kRows];
-      Q::template group_sums<kRows>(panel, position, x + g * kQuantGroup, cols, bias_sums,
-                                    integers);
-      const Floats scale = Q::load(panel.scales + position * Q::kOuts);
+  for (size_t r = 0; r < kRows; ++r) {
+    x[r] = q.values + (row + r) * cols + group * kQuantGroup;
+    chains_of[r] = chains + (row + r) * Q::kOuts;
+  }
+  multiply_tile<Q, kRows, false>(panel, 0, count, x, numbers.tile_scales(row, kRows, group),
+                                 numbers.tile_bias_sums(row, kRows, group), chains_of);
+}
+
+// kRows second terms of group `group` of the row, which is group `g` of the panel.
+template <class Q, size_t kRows>
+void add_second_terms(const Panel<Q>& panel, const typename RowNumbers<Q>::Second* seconds,
+                      const QuantizedRows& q, size_t cols, size_t group, size_t g, float* chains) {
+  const int8_t* x[kRows];
+  float* chains_of[kRows];
+  float scales[2 * kRows];
+  int32_t bias_sums[2 * kRows];
 #pragma GCC unroll 16
-      for (size_t i = 0; i < kRows; ++i) {
-        total[i] = Q::fma(integers[i], Q::mul(scale, Q::set(scales[i])), total[i]);
+  for (size_t r = 0; r < kRows; ++r) {
+    const auto& second = seconds[r];
+    x[r] = q.second_values + second.row * cols + (group - g) * kQuantGroup;
+    chains_of[r] = chains + second.row * Q::kOuts;
+    scales[r] = second.scale;
+    scales[kRows + r] = second.sum;
+    bias_sums[r] = second.bias_sums[0];
+    bias_sums[kRows + r] = second.bias_sums[1];
+  }
+  multiply_tile<Q, kRows, true>(panel, g, g + 1, x, scales, bias_sums, chains_of);
+}
+
+// A block of activation rows against all outputs.
+template <class Q>
+void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows, float* y) {
+  constexpr size_t kOuts = Q::kOuts;
+  const size_t groups = args.cols / kQuantGroup;
+  std::byte* memory = reinterpret_cast<std::byte*>(args.scratch);
+  Panel<Q>& panel = *reinterpret_cast<Panel<Q>*>(memory);
+  float* chains = reinterpret_cast<float*>(memory + sizeof(Panel<Q>));  // [rows][kOuts]
+  RowNumbers<Q> numbers(chains + rows * kOuts, rows, groups);
+
+  // Tiles of equal size, but for the last.
+  const size_t tiles = (rows + Q::kRows - 1) / Q::kRows;
+  const size_t step = (rows + tiles - 1) / tiles;
+  const auto rows_at = [&](size_t r) { return rows - r < step ? rows - r : step; };
+  for (size_t r = 0; r < rows; r += step) numbers.gather(q, r, rows_at(r));
+  numbers.gather_seconds(q);
+
+  for (size_t o = args.out_begin / Q::kTileRows * Q::kTileRows; o < args.out_end; o += kOuts) {
+    const size_t outs = args.out_end - o < kOuts ? args.out_end - o : kOuts;
+    std::memset(chains, 0, rows * kOuts * sizeof(float));
+    for (size_t group = 0; group < groups; group += kChunkGroups) {
+      const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
+      Q::unpack(args, o, outs, group, count, panel);
+      for (size_t r = 0; r < rows; r += step) {
+        with_constant<Q::kRows>(rows_at(r), [&](auto constant) {
+          add_first_terms<Q, constant.kValue>(panel, numbers, q, r, group, count, chains);
+        });
       }
-      if constexpr (Q::kMinimum) {
-        const Floats minimum = Q::load(panel.minimums + position * Q::kOuts);
-#pragma GCC unroll 16
-        for (size_t i = 0; i < kRows; ++i) {
-          total[i] = Q::fma(minimum, Q::set(scales[kRows + i]), total[i]);
+      for (size_t g = 0; g < count; ++g) {
+        const size_t last = numbers.firsts[group + g + 1];
+        for (size_t i = numbers.firsts[group + g]; i < last; i += Q::kRows) {
+          with_constant<Q::kRows>(last - i < Q::kRows ? last - i : Q::kRows, [&](auto constant) {
+            add_second_terms<Q, constant.kValue>(panel, numbers.seconds + i, q, args.cols,
+                                                 group + g, g, chains);
+          });
         }
       }
-      scales += Panel<Q>::kRowFloats * kRows;
-      bias_sums += Panel<Q>::kHalves * kRows;
     }
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kRows; ++i) chains[chain][i] = total[i];
-  }
-  for (size_t i = 0; i < kRows; ++i) {
-    for (size_t half = kGroupChains / 2; half > 0; half /= 2) {
-      for (size_t chain = 0; chain < half; ++chain) {
-        chains[chain][i] = Q::add(chains[chain][i], chains[chain + half][i]);
-      }
-    }
-    if (outs == Q::kOuts) {
-      Q::store(y + i * y_stride, chains[0][i]);
-    } else {
-      Q::store_partial(y + i * y_stride, chains[0][i], outs);
+    const size_t skipped = o < args.out_begin ? args.out_begin - o : 0;
+    for (size_t r = 0; r < rows; ++r) {
+      std::memcpy(y + r * args.y_stride + o + skipped, chains + r * kOuts + skipped,
+                  (outs - skipped) * sizeof(float));
     }
   }
 }
 
 template <class Q>
 void matmul_q8_panels(const MatmulArgs& args) {
-  Panel<Q> panel(args.scratch, args.cols);
-  constexpr size_t kBlock = kMostRowsOfBlock / Q::kRows * Q::kRows;
-
-  for (size_t first = 0; first < args.rows; first += kBlock) {
-    const size_t rows = args.rows - first < kBlock ? args.rows - first : kBlock;
-    const auto tile_rows = [&](size_t r) { return rows - r < Q::kRows ? rows - r : Q::kRows; };
-    for (size_t r = 0; r < rows; r += Q::kRows) {
-      gather_rows(panel, args.q, first, r, tile_rows(r));
-    }
-    for (size_t o = args.out_begin; o < args.out_end; o += Q::kOuts) {
-      const size_t outs = args.out_end - o < Q::kOuts ? args.out_end - o : Q::kOuts;
-      Q::unpack(args.weights + o * args.row_bytes, args.row_bytes, outs, panel);
-      for (size_t r = 0; r < rows; r += Q::kRows) {
-        with_constant<Q::kRows>(tile_rows(r), [&](auto constant) {
-          multiply_tile<Q, constant.kValue>(
-              panel, args.q.values + (first + r) * args.cols, args.cols, r, outs,
-              args.y + (first + r) * args.y_stride + o, args.y_stride);
-        });
-      }
-    }
+  constexpr size_t kFixedBytes = sizeof(Panel<Q>) + kMostRowsOfBlock * Q::kOuts * sizeof(float);
+  static_assert(kFixedBytes + RowNumbers<Q>::bytes(kMostRowsOfBlock, 1024) <=
+                matmul_scratch_floats(1024 * kQuantGroup) * sizeof(float));
+  static_assert(kFixedBytes + RowNumbers<Q>::bytes(kMostRowsOfBlock, 1) <=
+                matmul_scratch_floats(kQuantGroup) * sizeof(float));
+  for (size_t first = 0; first < args.rows; first += kMostRowsOfBlock) {
+    const size_t rows = args.rows - first < kMostRowsOfBlock ? args.rows - first : kMostRowsOfBlock;
+    multiply_block<Q>(args, args.q.from(first, args.cols), rows, args.y + first * args.y_stride);
   }
 }
 

@@ -36,17 +36,40 @@ void add(float* x, const float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
-void quantize_q8(const float* x, int8_t* values, float* scales, float* sums, size_t n) {
+// One group: its values, its scale and scale * (sum of values).
+void quantize_group(const float* x, int8_t* values, float* scale_out, float* sum_out) {
+  const float scale = q8_scale(largest_magnitude(x, kQuantGroup));
+  const float inverse = q8_inverse(scale);
+  int32_t sum = 0;
+  for (size_t i = 0; i < kQuantGroup; ++i) {
+    values[i] = q8_value(x[i], inverse);
+    sum += values[i];
+  }
+  *scale_out = scale;
+  *sum_out = scale * static_cast<float>(sum);
+}
+
+void quantize_q8(const float* x, const QuantizedRows& row, size_t n) {
+  double lanes[kDoubleLanes] = {};
+  for (size_t i = 0; i < n; ++i) {
+    const double value = x[i];
+    double& lane = lanes[i % kDoubleLanes];
+    lane = std::fma(value, value, lane);
+  }
+  const double limit = kSecondTermRms * std::sqrt(fold(lanes) / static_cast<double>(n));
   for (size_t g = 0; g < n / kQuantGroup; ++g) {
-    const float scale = q8_scale(largest_magnitude(x + g * kQuantGroup, kQuantGroup));
-    const float inverse = q8_inverse(scale);
-    int32_t sum = 0;
-    for (size_t i = g * kQuantGroup; i < (g + 1) * kQuantGroup; ++i) {
-      values[i] = q8_value(x[i], inverse);
-      sum += values[i];
+    const float* group = x + g * kQuantGroup;
+    int8_t* values = row.values + g * kQuantGroup;
+    quantize_group(group, values, row.scales + g, row.sums + g);
+    row.second_scales[g] = 0;
+    if (static_cast<double>(largest_magnitude(group, kQuantGroup)) > limit) {
+      float rest[kQuantGroup];
+      for (size_t i = 0; i < kQuantGroup; ++i) {
+        rest[i] = std::fma(-row.scales[g], static_cast<float>(values[i]), group[i]);
+      }
+      quantize_group(rest, row.second_values + g * kQuantGroup, row.second_scales + g,
+                     row.second_sums + g);
     }
-    scales[g] = scale;
-    sums[g] = scale * static_cast<float>(sum);
   }
 }
 

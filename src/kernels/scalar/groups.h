@@ -8,6 +8,7 @@
 #include "quant/float16.h"
 #include "quant/k_search.h"
 #include "quant/nibbles.h"
+#include "quant/q4.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"
@@ -128,6 +129,20 @@ WeightGroup weight_group(const std::byte* row, size_t g) {
   std::memcpy(&block, row + g / kGroupsInBlock * sizeof(block), sizeof(block));
   WeightGroup group;
   to_group(block, g % kGroupsInBlock, group);
+  return group;
+}
+
+// Group g of row `row` of a tile of Q4; minimum is the offset, negative: value = scale * (quant +
+// minimum).
+inline WeightGroup q4_group(const std::byte* tile, size_t row, size_t g) {
+  Q4::Block block;
+  std::memcpy(&block, tile + g / 2 * sizeof(block), sizeof(block));
+  WeightGroup group;
+  for (size_t i = 0; i < 32; ++i) {
+    group.quants[i] = (block.quants[i / 4][row][i % 4] >> (g % 2 * 4)) & 0x0F;
+  }
+  group.scale = Q4::scale_of(block.scales[row]);
+  group.minimum = -Q4::kOffsetUnit * static_cast<float>(Q4::kOffsets[Q4::offset_index(block, row)]);
   return group;
 }
 

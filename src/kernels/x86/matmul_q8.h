@@ -9,6 +9,16 @@ namespace phidias {
 namespace {
 namespace x86 {
 
+// Calls f with the constants 0 to n - 1, n <= 8.
+template <size_t kFrom = 0, class F>
+[[gnu::always_inline]] inline void for_each_place(size_t n, F&& f) {
+  if constexpr (kFrom < 8) {
+    if (kFrom >= n) return;
+    f(generic::Constant<kFrom>{});
+    for_each_place<kFrom + 1>(n, f);
+  }
+}
+
 // Eight rows of eight lanes of 32 bits, transposed in place.
 [[gnu::always_inline]] inline void transpose8(__m256i (&m)[8]) {
   __m256i pairs[8];
@@ -32,22 +42,21 @@ namespace x86 {
   }
 }
 
-// Unpacks `outs` weight rows into a panel of Q; the rest of its lanes are zero. kSigned: the bias
-// is taken off, and the panel's quants are int8. code_lane(code) is Q's form of a code.
+// Unpacks groups [group, group + groups) of `outs` weight rows into a panel of Q; the rest of its
+// lanes are zero. kSigned: the bias is taken off, and the panel's quants are int8.
+// Q::code_lane(code) is Q's form of a code. `group` is a multiple of 8.
 template <class Q, class F, bool kSigned>
-void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
-                  const generic::Panel<Q>& panel) {
+void unpack_panel(const MatmulArgs& args, size_t out, size_t outs, size_t group, size_t groups,
+                  generic::Panel<Q>& panel) {
   using U = Unpack<F>;
   using Block = typename U::Block;
   constexpr size_t kOctetBytes = sizeof(Block) * 8 / U::kGroupsInBlock;
-  constexpr size_t kOuts = Q::kOuts;
-  static_assert(kOuts % 8 == 0);
+  static_assert(Q::kOuts % 8 == 0);
+  const std::byte* weights = args.weights + out * args.row_bytes;
   const __m256i bias = _mm256_set1_epi8(static_cast<char>(U::kBias));
-  for (size_t g = 0; g < panel.groups; g += 8) {
-    const size_t n = panel.groups - g < 8 ? panel.groups - g : 8;
-    size_t positions[8];
-    for (size_t s = 0; s < n; ++s) positions[s] = panel.position(g + s);
-    for (size_t first = 0; first < kOuts; first += 8) {
+  for (size_t g = 0; g < groups; g += 8) {
+    const size_t n = groups - g < 8 ? groups - g : 8;
+    for (size_t first = 0; first < Q::kOuts; first += 8) {
       __m256i scales[8];
       __m256i minimums[8];
       const std::byte* octets[8] = {};
@@ -56,7 +65,7 @@ void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
         scales[row] = _mm256_setzero_si256();
         minimums[row] = _mm256_setzero_si256();
         if (row >= rows) continue;
-        octets[row] = weights + (first + row) * row_bytes + g / 8 * kOctetBytes;
+        octets[row] = weights + (first + row) * args.row_bytes + (group + g) / 8 * kOctetBytes;
         __m256 minimum = _mm256_setzero_ps();
         scales[row] = _mm256_castps_si256(U::scales(octets[row], n, minimum));
         minimums[row] = _mm256_castps_si256(minimum);
@@ -67,7 +76,6 @@ void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
 #pragma GCC unroll 8
       for (size_t s = 0; s < 8; ++s) {
         if (s >= n) break;
-        const size_t at = positions[s] * kOuts + first;
         __m256i quants[8];
 #pragma GCC unroll 8
         for (size_t row = 0; row < 8; ++row) {
@@ -78,25 +86,106 @@ void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
           if constexpr (kSigned) quants[row] = _mm256_sub_epi8(quants[row], bias);
         }
         transpose8(quants);
-        uint8_t* out = panel.quants + positions[s] * 32 * kOuts + first * 4;
 #pragma GCC unroll 8
         for (size_t k = 0; k < 8; ++k) {
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + k * kOuts * 4), quants[k]);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel.quants[g + s][k][first]), quants[k]);
         }
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(panel.scales + at), scales[s]);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.scales[g + s] + first), scales[s]);
         if constexpr (U::kMinimum) {
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(panel.minimums + at), minimums[s]);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel.minimums[g + s] + first),
+                             minimums[s]);
         }
         if constexpr (U::kCodes) {
           for (size_t row = 0; row < 8; ++row) {
             for (size_t half = 0; half < 2; ++half) {
               const int32_t code = row < rows ? code_of<Block>(octets[row], 2 * s + half) : 0;
-              panel.codes[(2 * positions[s] + half) * kOuts + first + row] = Q::code_lane(code);
+              panel.codes[g + s][half][first + row] = Q::code_lane(code);
             }
           }
         }
       }
     }
+  }
+}
+
+// How far ahead of its use a weight is asked for: the arithmetic between two loads keeps the CPU's
+// own look-ahead from reaching far enough. Beyond the last row it asks for nothing of use, which
+// harms nothing: a prefetch never faults.
+inline constexpr size_t kPrefetchBytes = 2048;
+
+// The same of Q4, whose tiles are as the panel wants them: two groups a byte.
+template <class Q>
+void unpack_q4_panel(const MatmulArgs& args, size_t out, size_t group, size_t groups,
+                     generic::Panel<Q>& panel) {
+  constexpr size_t kBlockBytes = sizeof(Q4::Block);
+  const __m256i low = _mm256_set1_epi8(15);
+  const size_t tiles = (args.out_end + Q4::kTileRows - 1) / Q4::kTileRows;
+  // Offsets in halves of the byte table, then scaled to -offset.
+  const __m128i offsets = load16(Q4::kOffsets);
+  const __m256 unit = _mm256_set1_ps(-Q4::kOffsetUnit);
+  for (size_t first = 0; first < Q::kOuts; first += Q4::kTileRows) {
+    const size_t tile = (out + first) / Q4::kTileRows;
+    // A panel of more tiles than there are: the last one again.
+    const std::byte* block =
+        args.weights + (tile < tiles ? tile : tiles - 1) * args.row_bytes + group / 2 * kBlockBytes;
+    for (size_t g = 0; g < groups; g += 2, block += kBlockBytes) {
+#pragma GCC unroll 9
+      for (size_t line = 0; line < kBlockBytes; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(block + kPrefetchBytes + line), _MM_HINT_T0);
+      }
+      const __m128i scale_codes = load16(block + offsetof(Q4::Block, scales));
+      const __m128i packed =
+          _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + offsetof(Q4::Block, offsets)));
+      const __m128i indices = _mm_and_si128(_mm_unpacklo_epi64(packed, _mm_srli_epi16(packed, 4)),
+                                            _mm256_castsi256_si128(low));
+      const __m128i places = _mm_shuffle_epi8(offsets, indices);
+#pragma GCC unroll 2
+      for (size_t half = 0; half < 2; ++half) {
+        const __m128i codes =
+            half == 0 ? scale_codes : _mm_unpackhi_epi64(scale_codes, scale_codes);
+        const __m128i place = half == 0 ? places : _mm_unpackhi_epi64(places, places);
+        const __m256i bits =
+            _mm256_add_epi32(_mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), Q4::kScaleShift),
+                             _mm256_set1_epi32(Q4::kScaleBits));
+        const __m256 offset = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(place)), unit);
+#pragma GCC unroll 2
+        for (size_t of_pair = 0; of_pair < 2; ++of_pair) {
+          const size_t at = first + half * 8;
+          _mm256_store_si256(reinterpret_cast<__m256i*>(panel.scales[g + of_pair] + at), bits);
+          _mm256_store_ps(panel.minimums[g + of_pair] + at, offset);
+        }
+      }
+      const std::byte* quants = block + offsetof(Q4::Block, quants);
+#pragma GCC unroll 16
+      for (size_t i = 0; i < 16; ++i) {
+        const __m256i both = load32(quants + i * 32);
+        const size_t at = first + i % 2 * 8;
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.quants[g][i / 2][at]),
+                           _mm256_and_si256(both, low));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.quants[g + 1][i / 2][at]),
+                           _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
+      }
+    }
+  }
+}
+
+// The sum of a group's 32 values; with kHalves of each 16.
+template <bool kHalves>
+inline void value_sums(const int8_t* values, int32_t (&sums)[2]) {
+  const __m256i ones = _mm256_set1_epi8(1);
+  const __m256i by4 =
+      _mm256_madd_epi16(_mm256_maddubs_epi16(ones, load32(values)), _mm256_set1_epi16(1));
+  const auto fold = [](__m128i lanes) {
+    const __m128i by2 = _mm_add_epi32(lanes, _mm_shuffle_epi32(lanes, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(by2, _mm_shuffle_epi32(by2, 0xB1)));
+  };
+  const __m128i low = _mm256_castsi256_si128(by4);
+  const __m128i high = _mm256_extracti128_si256(by4, 1);
+  if constexpr (kHalves) {
+    sums[0] = fold(low);
+    sums[1] = fold(high);
+  } else {
+    sums[0] = fold(_mm_add_epi32(low, high));
   }
 }
 
@@ -132,101 +221,155 @@ void unpack_panel(const std::byte* weights, size_t row_bytes, size_t outs,
                           _mm256_permute2x128_si256(abcd, efgh, 0x31));
 }
 
-// kBias * (sum of the row's values) of the groups of an octet; for kCodes of each half of 16, as
-// int16 without the bias: those are multiplied with the codes first.
-template <class U>
-void fill_bias_sums(const int8_t* x, size_t groups, int32_t* sums) {
-  if constexpr (U::kCodes) {
-    int16_t* halves = reinterpret_cast<int16_t*>(sums);
-    for (size_t i = 0; i < 2 * groups; ++i) {
-      int32_t sum = 0;
-      for (size_t k = 0; k < 16; ++k) sum += x[i * 16 + k];
-      halves[i] = static_cast<int16_t>(sum);
-    }
-  } else {
-    for (size_t i = 0; i < groups; ++i) {
-      int32_t sum = 0;
-      for (size_t k = 0; k < 32; ++k) sum += x[i * 32 + k];
-      sums[i] = U::kBias * sum;
+// Eight weight rows side by side, in the lanes; the scales of a chunk of columns are put in order
+// first.
+template <class F>
+struct WeightRows {
+  using U = Unpack<F>;
+  using Block = typename U::Block;
+  static constexpr size_t kOctetBytes = sizeof(Block) * 8 / U::kGroupsInBlock;
+  static constexpr size_t kGroups = generic::kChunkGroups;
+
+  const std::byte* rows[8];  // each row's chunk
+  __m256 scales[kGroups];    // of each group
+  __m256 minimums[U::kMinimum ? kGroups : 1];
+  __m256i codes[U::kCodes ? kGroups : 1];  // a pair of int16 in each lane
+
+  void read_scales(size_t groups) {
+    for (size_t g = 0; g < groups; g += 8) {
+      const size_t n = groups - g < 8 ? groups - g : 8;
+      __m256i of_rows[8];
+      __m256i minimums_of_rows[8];
+#pragma GCC unroll 8
+      for (size_t row = 0; row < 8; ++row) {
+        __m256 minimum = _mm256_setzero_ps();
+        of_rows[row] = _mm256_castps_si256(U::scales(rows[row] + g / 8 * kOctetBytes, n, minimum));
+        minimums_of_rows[row] = _mm256_castps_si256(minimum);
+      }
+      transpose8(of_rows);
+      for (size_t s = 0; s < 8; ++s) scales[g + s] = _mm256_castsi256_ps(of_rows[s]);
+      if constexpr (U::kMinimum) {
+        transpose8(minimums_of_rows);
+        for (size_t s = 0; s < 8; ++s) minimums[g + s] = _mm256_castsi256_ps(minimums_of_rows[s]);
+      }
+      if constexpr (U::kCodes) {
+        __m256i pairs[8];
+        for (size_t row = 0; row < 8; ++row) {
+          pairs[row] = _mm256_cvtepi8_epi16(
+              load16(rows[row] + g / 8 * kOctetBytes + offsetof(Block, codes)));
+        }
+        transpose8(pairs);
+        for (size_t s = 0; s < 8; ++s) codes[g + s] = pairs[s];
+      }
     }
   }
-}
 
-// How far ahead of its use a weight is asked for: the arithmetic between two loads keeps the CPU's
-// own look-ahead from reaching far enough. Beyond the last row it asks for nothing of use, which
-// harms nothing: a prefetch never faults.
-inline constexpr size_t kPrefetchBytes = 2048;
+  // Asks for the chunk that lies `bytes` further on in each row.
+  void prefetch(size_t bytes) const {
+    constexpr size_t kChunkBytes = kOctetBytes * kGroups / 8;
+#pragma GCC unroll 8
+    for (size_t row = 0; row < 8; ++row) {
+      for (size_t line = 0; line < kChunkBytes; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(rows[row] + bytes + line), _MM_HINT_T0);
+      }
+    }
+  }
 
-// The first n (at most 8) floats, the rest 0.
-inline __m256 load_first(const float* p, size_t n) {
-  if (n == 8) return _mm256_loadu_ps(p);
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane));
-}
+  // Group g of the chunk, of which the row of activations has `values`, added to the chains. kPlace
+  // is g % 8.
+  template <class Dot, size_t kPlace>
+  [[gnu::always_inline]] inline __m256 add_group(size_t g, const int8_t* values, float row_scale,
+                                                 float row_sum, __m256 chains) const {
+    const __m256i x = load32(values);
+    __m256i partial[8];
+#pragma GCC unroll 8
+    for (size_t row = 0; row < 8; ++row) {
+      const std::byte* octet = rows[row] + g / 8 * kOctetBytes;
+      const std::byte* block = octet + kPlace / U::kGroupsInBlock * sizeof(Block);
+      const __m256i quants = U::quants(block, kPlace % U::kGroupsInBlock);
+      if constexpr (U::kCodes) {
+        const int16_t pair[2] = {code_of<Block>(octet, 2 * kPlace),
+                                 code_of<Block>(octet, 2 * kPlace + 1)};
+        partial[row] = Dot::product_codes(quants, x, pair);
+      } else {
+        partial[row] = Dot::template product<U>(quants, x);
+      }
+    }
+    // A lane holds four products, and 16 * 31 * 127 is the most that four lanes make.
+    __m256i sums = U::kBits <= 5 ? fold8_small(partial) : fold8(partial);
+    if constexpr (U::kBias != 0 && !Dot::template kSigned<U>) {
+      int32_t plain[2];
+      value_sums<U::kCodes>(values, plain);
+      if constexpr (U::kCodes) {
+        const __m256i pair = _mm256_set1_epi32(static_cast<int32_t>(
+            static_cast<uint32_t>(plain[1]) << 16 | (static_cast<uint32_t>(plain[0]) & 0xFFFFU)));
+        const __m256i bias = _mm256_madd_epi16(codes[g], pair);
+        sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(bias, _mm256_set1_epi32(U::kBias)));
+      } else {
+        sums = _mm256_sub_epi32(sums, _mm256_set1_epi32(U::kBias * plain[0]));
+      }
+    }
+    const __m256 both = _mm256_mul_ps(scales[g], _mm256_set1_ps(row_scale));
+    chains = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), both, chains);
+    if constexpr (U::kMinimum) {
+      chains = _mm256_fmadd_ps(minimums[g], _mm256_set1_ps(row_sum), chains);
+    }
+    return chains;
+  }
+};
 
-// One activation row against weight rows as they are stored. The lanes are the groups of an octet,
-// which are the chains of order.h. Dot gives the eight partial sums of a group:
+// One activation row against weight rows as they are stored. Dot gives the eight partial sums of a
+// group:
 //   Dot::product<U>(quants, x)             of the unsigned quants
 //   Dot::product_codes(quants, x, codes)   with int16 codes for the halves
 template <class F, class Dot>
 void matvec_q8(const MatmulArgs& args) {
-  using U = Unpack<F>;
-  using Block = typename U::Block;
-  constexpr size_t kOctetBytes = sizeof(Block) * 8 / U::kGroupsInBlock;
+  constexpr size_t kChunkGroups = generic::kChunkGroups;
+  constexpr size_t kOctetBytes = WeightRows<F>::kOctetBytes;
+  const QuantizedRows& x = args.q;
   const size_t groups = args.cols / kQuantGroup;
-  int32_t* bias_sums = reinterpret_cast<int32_t*>(args.scratch);
-  // Room for a last octet that is not full.
-  for (size_t i = groups; i < groups + 8; ++i) bias_sums[i] = 0;
-  if constexpr (U::kBias != 0) fill_bias_sums<U>(args.q.values, groups, bias_sums);
-
-  for (size_t o = args.out_begin; o < args.out_end; ++o) {
-    const std::byte* row = args.weights + o * args.row_bytes;
+  for (size_t o = args.out_begin; o < args.out_end; o += 8) {
+    const size_t outs = args.out_end - o < 8 ? args.out_end - o : 8;
     __m256 chains = _mm256_setzero_ps();
-    const auto add_octet = [&](size_t g, size_t n) __attribute__((always_inline)) {
-      const std::byte* octet = row + g / 8 * kOctetBytes;
-      const int8_t* x = args.q.values + g * kQuantGroup;
-#pragma GCC unroll 5
-      for (size_t line = 0; line < kOctetBytes; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(octet + kPrefetchBytes + line), _MM_HINT_T0);
+    for (size_t group = 0; group < groups; group += kChunkGroups) {
+      const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
+      WeightRows<F> weights;
+      for (size_t row = 0; row < 8; ++row) {
+        // Lanes to spare work on the last row.
+        weights.rows[row] = args.weights + (o + (row < outs ? row : outs - 1)) * args.row_bytes +
+                            group / 8 * kOctetBytes;
       }
-      __m256i partial[8];
-#pragma GCC unroll 8
-      for (size_t s = 0; s < 8; ++s) {
-        partial[s] = _mm256_setzero_si256();
-        if (s >= n) continue;
-        const std::byte* block = octet + s / U::kGroupsInBlock * sizeof(Block);
-        const __m256i quants = U::quants(block, s % U::kGroupsInBlock);
-        if constexpr (U::kCodes) {
-          int16_t codes[2] = {code_of<Block>(block, 2 * s), code_of<Block>(block, 2 * s + 1)};
-          partial[s] = Dot::product_codes(quants, load32(x + s * 32), codes);
-        } else {
-          partial[s] = Dot::template product<U>(quants, load32(x + s * 32));
-        }
+      // The next chunk of these rows, after the last one the first of the next rows.
+      const bool last = group + count == groups;
+      weights.prefetch(last ? 8 * args.row_bytes - group / 8 * kOctetBytes
+                            : kChunkGroups / 8 * kOctetBytes);
+      weights.read_scales(count);
+      const auto add = [&](size_t g, auto place, const int8_t* values, const float* row_scales,
+                           const float* row_sums) __attribute__((always_inline)) {
+        chains = weights.template add_group<Dot, place.kValue>(
+            g, values + (group + g) * kQuantGroup, row_scales[group + g], row_sums[group + g],
+            chains);
+      };
+      for (size_t octet = 0; octet < count; octet += 8) {
+        for_each_place(count - octet < 8 ? count - octet : 8, [&](auto place) {
+          add(octet + place.kValue, place, x.values, x.scales, x.sums);
+        });
       }
-      // A lane holds four products, and 16 * 31 * 127 is the most that four lanes make.
-      __m256i sums = U::kBits <= 5 ? fold8_small(partial) : fold8(partial);
-      if constexpr (U::kCodes) {
-        const __m256i codes = _mm256_cvtepi8_epi16(load16(octet + offsetof(Block, codes)));
-        const __m256i bias = _mm256_madd_epi16(codes, load32(bias_sums + g));
-        sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(bias, _mm256_set1_epi32(U::kBias)));
-      } else if constexpr (U::kBias != 0 && !Dot::template kSigned<U>) {
-        sums = _mm256_sub_epi32(sums, load32(bias_sums + g));
+      for (size_t g = 0; g < count; ++g) {
+        if (x.second_scales[group + g] == 0) continue;
+        generic::with_constant<8>(g % 8 + 1, [&](auto following) {
+          add(g, generic::Constant<following.kValue - 1>{}, x.second_values, x.second_scales,
+              x.second_sums);
+        });
       }
-      __m256 minimums = _mm256_setzero_ps();
-      const __m256 scales = U::scales(octet, n, minimums);
-      const __m256 both = _mm256_mul_ps(scales, load_first(args.q.scales + g, n));
-      chains = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), both, chains);
-      if constexpr (U::kMinimum) {
-        chains = _mm256_fmadd_ps(minimums, load_first(args.q.sums + g, n), chains);
-      }
-    };
-    size_t g = 0;
-    for (; g + 8 <= groups; g += 8) add_octet(g, 8);
-    if (g < groups) add_octet(g, groups - g);
-
-    const __m128 by4 = _mm_add_ps(_mm256_castps256_ps128(chains), _mm256_extractf128_ps(chains, 1));
-    const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
-    args.y[o] = _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
+    }
+    if (outs == 8) {
+      _mm256_storeu_ps(args.y + o, chains);
+    } else {
+      alignas(32) float lanes[8];
+      _mm256_store_ps(lanes, chains);
+      std::memcpy(args.y + o, lanes, outs * sizeof(float));
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "quant/q4.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"

@@ -72,19 +72,22 @@ void Activations::quantize(RunContext& context) {
   q_values_.ensure(rows_ * cols_);
   q_scales_.ensure(rows_ * groups);
   q_sums_.ensure(rows_ * groups);
+  q_second_values_.ensure(rows_ * cols_);
+  q_second_scales_.ensure(rows_ * groups);
+  q_second_sums_.ensure(rows_ * groups);
   context.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
     for (size_t r = begin; r < end; ++r) {
-      context.kernels->quantize_q8(row(r), q_values_.data() + r * cols_,
-                                   q_scales_.data() + r * groups, q_sums_.data() + r * groups,
-                                   cols_);
+      context.kernels->quantize_q8(row(r), quantized_rows(r), cols_);
     }
   });
   quantized_ = true;
 }
 
 QuantizedRows Activations::quantized_rows(size_t first) const {
-  const size_t group = first * (cols_ / kQuantGroup);
-  return {q_values_.data() + first * cols_, q_scales_.data() + group, q_sums_.data() + group};
+  const QuantizedRows all = {q_values_.data(),        q_scales_.data(),
+                             q_sums_.data(),          q_second_values_.data(),
+                             q_second_scales_.data(), q_second_sums_.data()};
+  return all.from(first, cols_);
 }
 
 void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride,

@@ -33,6 +33,9 @@ class Activations {
   mutable AlignedBuffer<int8_t> q_values_;
   mutable AlignedBuffer<float> q_scales_;
   mutable AlignedBuffer<float> q_sums_;
+  mutable AlignedBuffer<int8_t> q_second_values_;
+  mutable AlignedBuffer<float> q_second_scales_;
+  mutable AlignedBuffer<float> q_second_sums_;
 };
 
 // y[r, :] = W x[r, :] + bias for every row of x; y has rows of `y_stride` floats. x is quantized

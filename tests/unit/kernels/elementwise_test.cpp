@@ -85,16 +85,6 @@ TEST_P(Elementwise, AddAddsInPlace) {
   }
 }
 
-struct Quantized {
-  explicit Quantized(const KernelTable& table, std::span<const float> x)
-      : values(x.size()), scales(x.size() / 32), sums(x.size() / 32) {
-    const GuardedArray<float> guarded(x);
-    table.quantize_q8(guarded.data(), values.data(), scales.data(), sums.data(), x.size());
-  }
-  GuardedArray<int8_t> values;
-  GuardedArray<float> scales, sums;
-};
-
 TEST_P(Elementwise, QuantizeQ8EqualsTheScalarTableAndLosesHalfAStepAtMost) {
   std::vector<float> x = normal_floats(32 * 40, 9);
   for (size_t i = 0; i < 32; ++i) {
@@ -104,24 +94,51 @@ TEST_P(Elementwise, QuantizeQ8EqualsTheScalarTableAndLosesHalfAStepAtMost) {
     x[96 + i] = i == 3 ? -3e38F : 1e38F;                   // large
     x[128 + i] = static_cast<float>(i % 2 == 0 ? 1 : -1);  // all of one magnitude
   }
-  Quantized got(table(), x), want(scalar(), x);
-  ASSERT_EQ(0, std::memcmp(got.values.data(), want.values.data(), x.size()));
-  ASSERT_TRUE(same_bits(got.scales.span(), want.scales.span()));
-  ASSERT_TRUE(same_bits(got.sums.span(), want.sums.span()));
-  for (size_t g = 0; g < x.size() / 32; ++g) {
-    int sum = 0;
-    for (size_t i = 0; i < 32; ++i) {
-      const int value = got.values[g * 32 + i];
-      sum += value;
-      ASSERT_GE(value, -127);
-      const double scale = got.scales[g];
-      if (scale == 0) {
-        ASSERT_EQ(value, 0);
-        continue;
+  x[170] = 60;  // an outlier, worth a second term
+  QuantizedMemory got_memory(table(), x, 1), want_memory(scalar(), x, 1);
+  const QuantizedRows got = got_memory.rows(), want = want_memory.rows();
+  const size_t groups = x.size() / 32;
+  ASSERT_EQ(0, std::memcmp(got.values, want.values, x.size()));
+  ASSERT_TRUE(same_bits({got.scales, groups}, {want.scales, groups}));
+  ASSERT_TRUE(same_bits({got.sums, groups}, {want.sums, groups}));
+  ASSERT_TRUE(same_bits({got.second_scales, groups}, {want.second_scales, groups}));
+  for (size_t g = 0; g < groups; ++g) {
+    int sum = 0, second_sum = 0;
+    for (size_t i = g * 32; i < (g + 1) * 32; ++i) {
+      ASSERT_GE(got.values[i], -127);
+      sum += got.values[i];
+      const double first = double{got.scales[g]} * got.values[i];
+      if (got.scales[g] == 0) {
+        ASSERT_EQ(got.values[i], 0);
+      } else if (got.second_scales[g] == 0) {
+        ASSERT_NEAR(x[i], first, double{got.scales[g]} * (0.5 + 127 * gamma(4)));
+      } else {
+        ASSERT_EQ(got.second_values[i], want.second_values[i]);
+        ASSERT_GE(got.second_values[i], -127);
+        second_sum += got.second_values[i];
+        const double second = double{got.second_scales[g]} * got.second_values[i];
+        ASSERT_NEAR(x[i], first + second, double{got.second_scales[g]} * 0.51);
       }
-      ASSERT_NEAR(x[g * 32 + i], scale * value, scale * (0.5 + 127 * gamma(4)));
     }
     ASSERT_EQ(got.sums[g], got.scales[g] * static_cast<float>(sum));
+    if (got.second_scales[g] != 0) {
+      ASSERT_EQ(got.second_sums[g], got.second_scales[g] * static_cast<float>(second_sum));
+    }
+  }
+}
+
+TEST_P(Elementwise, OnlyGroupsWithOutliersHaveASecondTerm) {
+  std::vector<float> x = normal_floats(32 * 64, 4);
+  for (const float outlier : {6.0F, -9.0F}) {
+    x[32 * 5 + 7] = outlier;
+    double squares = 0;
+    for (const float value : x) squares += double{value} * value;
+    const double rms = std::sqrt(squares / static_cast<double>(x.size()));
+    QuantizedMemory memory(table(), x, 1);
+    for (size_t g = 0; g < 64; ++g) {
+      const bool expected = g == 5 && std::fabs(outlier) > kSecondTermRms * rms;
+      EXPECT_EQ(memory.rows().second_scales[g] != 0, expected) << g;
+    }
   }
 }
 
@@ -130,10 +147,12 @@ TEST_P(Elementwise, QuantizeQ8LetsNanAndInfinityShowInTheScale) {
     for (const size_t at : {size_t{0}, size_t{13}, size_t{31}}) {
       std::vector<float> x(32, 1.0F);
       x[at] = bad;
-      Quantized got(table(), x);
+      QuantizedMemory memory(table(), x, 1);
+      const QuantizedRows got = memory.rows();
       EXPECT_FALSE(std::isfinite(got.scales[0]));
       EXPECT_TRUE(std::isnan(got.sums[0]));
-      for (const int8_t value : got.values.span()) EXPECT_EQ(value, 0);
+      EXPECT_EQ(got.second_scales[0], 0.0F);
+      for (size_t i = 0; i < 32; ++i) EXPECT_EQ(got.values[i], 0);
     }
   }
 }

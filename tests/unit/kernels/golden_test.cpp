@@ -60,9 +60,7 @@ TEST_P(Golden, DotProductsLieWithinTheReferenceDistances) {
   PHIDIAS_NEEDS_REFERENCE(path);
   const RawTensors tensors(path);
   std::vector<float> x = tensors.floats("activation");
-  std::vector<int8_t> values(x.size());
-  std::vector<float> scales(x.size() / kQuantGroup), sums(scales.size());
-  table().quantize_q8(x.data(), values.data(), scales.data(), sums.data(), x.size());
+  QuantizedMemory quantized(table(), x, 1);
   AlignedBuffer<float> scratch(matmul_scratch_floats(kCols));
 
   for (const FormatRow& format : format_rows()) {
@@ -80,7 +78,7 @@ TEST_P(Golden, DotProductsLieWithinTheReferenceDistances) {
       args.out_end = kOuts;
       args.x = x.data();
       args.x_stride = kCols;
-      args.q = {values.data(), scales.data(), sums.data()};
+      args.q = quantized.rows();
       args.rows = kRows;
       args.y = y.data();
       args.y_stride = kOuts;

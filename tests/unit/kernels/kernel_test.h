@@ -72,6 +72,35 @@ inline ::testing::AssertionResult same_bits(std::span<const float> got,
   return ::testing::AssertionSuccess();
 }
 
+// Rows of activations quantized by a table, each array ending at an unreadable page. What is not
+// written is garbage.
+class QuantizedMemory {
+ public:
+  QuantizedMemory(const KernelTable& table, std::span<const float> x, size_t rows)
+      : values_(x.size()),
+        second_values_(x.size()),
+        scales_(x.size() / kQuantGroup),
+        sums_(scales_.size()),
+        second_scales_(scales_.size()),
+        second_sums_(scales_.size()) {
+    std::memset(second_values_.data(), 0x55, second_values_.size());
+    std::memset(second_sums_.data(), 0xFF, second_sums_.size() * sizeof(float));
+    const size_t cols = x.size() / rows;
+    for (size_t r = 0; r < rows; ++r) {
+      const GuardedArray<float> row(x.subspan(r * cols, cols));
+      table.quantize_q8(row.data(), this->rows().from(r, cols), cols);
+    }
+  }
+  QuantizedRows rows() {
+    return {values_.data(),        scales_.data(),        sums_.data(),
+            second_values_.data(), second_scales_.data(), second_sums_.data()};
+  }
+
+ private:
+  GuardedArray<int8_t> values_, second_values_;
+  GuardedArray<float> scales_, sums_, second_scales_, second_sums_;
+};
+
 // One test for each table of this build; those that this CPU cannot run are skipped by name.
 class EachTable : public ::testing::TestWithParam<const KernelTable*> {
  protected:

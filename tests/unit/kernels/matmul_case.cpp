@@ -1,6 +1,7 @@
 #include "matmul_case.h"
 
 #include "quant/float16.h"
+#include "quant/q4.h"
 #include "quant/q4_1.h"
 #include "quant/q4_k.h"
 #include "quant/q5_1.h"
@@ -32,11 +33,22 @@ ScalePlaces scale_places(Format format) {
   }
 }
 
+// Normal values; in some groups one that is large enough for a second term, often in the same place
+// in several rows.
+std::vector<float> activations(size_t rows, size_t cols, uint32_t seed) {
+  std::vector<float> x = normal_floats(rows * cols, seed);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = seed % 7; i < cols; i += 90) x[r * cols + i] *= r % 3 == 0 ? 40.0F : 1.0F;
+    if (r % 4 == 1) x[r * cols + cols - 1] = -30.0F;
+  }
+  return x;
+}
+
 }  // namespace
 
 std::vector<std::byte> random_weights(Format format, size_t outs, size_t cols, uint32_t seed) {
   const FormatRow& row = format_row(format);
-  std::vector<std::byte> bytes(outs * row.row_bytes(cols));
+  std::vector<std::byte> bytes(row.matrix_bytes(outs, cols));
   std::mt19937 random(seed);
   if (row.block_values == 1) {
     const std::vector<float> values = normal_floats(outs * cols, seed);
@@ -44,6 +56,15 @@ std::vector<std::byte> random_weights(Format format, size_t outs, size_t cols, u
     return bytes;
   }
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  if (format == Format::kQ4) {
+    // Every code is a scale; these are the common ones.
+    for (size_t at = 0; at < bytes.size(); at += sizeof(Q4::Block)) {
+      for (size_t r = 0; r < Q4::kTileRows; ++r) {
+        bytes[at + r] = static_cast<std::byte>(130 + random() % 16);
+      }
+    }
+    return bytes;
+  }
   std::normal_distribution<float> normal(0, 0.01F);
   set_scales(format, bytes, [&] { return normal(random); });
   return bytes;
@@ -65,17 +86,10 @@ MatmulCase::MatmulCase(Format format, size_t outs, size_t cols, size_t rows, uin
       cols_(cols),
       rows_(rows),
       weights_(random_weights(format, outs, cols, seed)),
-      x_(normal_floats(rows * cols, seed + 1)),
-      values_(rows * cols),
-      scales_(rows * groups()),
-      sums_(rows * groups()),
+      x_(activations(rows, cols, seed + 1)),
       scratch_(matmul_scratch_floats(cols)) {
   if (cols % kQuantGroup != 0) return;
-  for (size_t r = 0; r < rows; ++r) {
-    available_tables().front()->quantize_q8(x_.data() + r * cols, values_.data() + r * cols,
-                                            scales_.data() + r * groups(),
-                                            sums_.data() + r * groups(), cols);
-  }
+  quantized_ = std::make_unique<QuantizedMemory>(*available_tables().front(), x_.span(), rows);
 }
 
 MatmulArgs MatmulCase::arguments(const Part& part, std::vector<float>& y) {
@@ -84,14 +98,13 @@ MatmulArgs MatmulCase::arguments(const Part& part, std::vector<float>& y) {
   std::memset(scratch_.data(), 0xFF, scratch_.size() * sizeof(float));
   MatmulArgs args;
   args.weights = weights_.data();
-  args.row_bytes = format_row(format_).row_bytes(cols_);
+  args.row_bytes = format_row(format_).tile_bytes(cols_);
   args.cols = cols_;
   args.out_begin = part.out_begin;
   args.out_end = part.out_end;
   args.x = x_.data() + part.first_row * cols_;
   args.x_stride = cols_;
-  args.q = {values_.data() + part.first_row * cols_, scales_.data() + part.first_row * groups(),
-            sums_.data() + part.first_row * groups()};
+  if (quantized_) args.q = quantized_->rows().from(part.first_row, cols_);
   args.rows = part.rows;
   args.y = y.data();
   args.y_stride = outs_;
@@ -114,7 +127,7 @@ std::vector<float> MatmulCase::q8(const KernelTable& table, const Part& part) {
 MatmulCase::Exact MatmulCase::exact_f32(size_t row, size_t out) const {
   const FormatRow& format = format_row(format_);
   std::vector<float> weights(cols_);
-  format.decode(weights_.data() + out * format.row_bytes(cols_), weights.data(), cols_);
+  format.decode_row(weights_.data(), out, weights.data(), cols_);
   Exact exact = {0, 0};
   for (size_t i = 0; i < cols_; ++i) {
     const double term = double{weights[i]} * double{x_.data()[row * cols_ + i]};
@@ -127,11 +140,15 @@ MatmulCase::Exact MatmulCase::exact_f32(size_t row, size_t out) const {
 MatmulCase::Exact MatmulCase::exact_q8(size_t row, size_t out) const {
   const FormatRow& format = format_row(format_);
   std::vector<float> weights(cols_);
-  format.decode(weights_.data() + out * format.row_bytes(cols_), weights.data(), cols_);
+  format.decode_row(weights_.data(), out, weights.data(), cols_);
   Exact exact = {0, 0};
+  const QuantizedRows q = quantized_->rows().from(row, cols_);
   for (size_t i = 0; i < cols_; ++i) {
-    const double x = double{scales_.data()[row * groups() + i / kQuantGroup]} *
-                     double{static_cast<float>(values_.data()[row * cols_ + i])};
+    const size_t g = i / kQuantGroup;
+    double x = double{q.scales[g]} * static_cast<double>(q.values[i]);
+    if (q.second_scales[g] != 0) {
+      x += double{q.second_scales[g]} * static_cast<double>(q.second_values[i]);
+    }
     const double term = double{weights[i]} * x;
     exact.value += term;
     exact.magnitudes += std::fabs(term);

@@ -52,8 +52,7 @@ class MatmulCase {
   size_t outs_, cols_, rows_;
   GuardedArray<std::byte> weights_;
   GuardedArray<float> x_;
-  GuardedArray<int8_t> values_;
-  GuardedArray<float> scales_, sums_;
+  std::unique_ptr<QuantizedMemory> quantized_;
   AlignedBuffer<float> scratch_;
 };
 

@@ -6,7 +6,7 @@ namespace {
 
 constexpr Format kFormats[] = {Format::kF32,  Format::kF16,  Format::kBF16, Format::kQ8_0,
                                Format::kQ4_0, Format::kQ4_1, Format::kQ5_0, Format::kQ5_1,
-                               Format::kQ4_K, Format::kQ5_K, Format::kQ6_K};
+                               Format::kQ4_K, Format::kQ5_K, Format::kQ6_K, Format::kQ4};
 
 bool has_q8(Format format) { return available_tables().front()->matmul_q8[index_of(format)]; }
 
@@ -15,6 +15,8 @@ std::vector<size_t> widths_of(Format format) {
   switch (format_row(format).block_values) {
     case 1:
       return {1, 7, 8, 15, 16, 17, 96, 100, 250, 511, 512, 513, 576, 1100};
+    case 64:
+      return {64, 128, 448, 512, 576, 1088};
     case 32:
       return {32, 64, 96, 224, 256, 288, 480, 512, 544, 576};
     default:
@@ -30,7 +32,7 @@ PHIDIAS_FOR_EACH_TABLE(Matmul);
 TEST_P(Matmul, EqualsTheScalarTableBitForBit) {
   for (const Format format : kFormats) {
     for (const size_t cols : widths_of(format)) {
-      for (const size_t outs : {size_t{1}, size_t{3}, size_t{9}, size_t{18}}) {
+      for (const size_t outs : {size_t{1}, size_t{3}, size_t{9}, size_t{18}, size_t{35}}) {
         MatmulCase test(format, outs, cols, 9, static_cast<uint32_t>(cols + outs));
         SCOPED_TRACE(std::string(format_row(format).name) + " cols " + std::to_string(cols) +
                      " outs " + std::to_string(outs));
@@ -144,10 +146,9 @@ TEST_P(Matmul, ExtremeQuantsDoNotOverflow) {
       for (const float sign : {1.0F, -1.0F}) {
         std::vector<std::byte> weights(row.row_bytes(kCols), static_cast<std::byte>(fill));
         set_scales(format, weights, [] { return 1.0F; });
-        std::vector<float> x(2 * kCols, sign);
-        std::vector<int8_t> values(2 * kCols);
-        std::vector<float> scales(2 * kCols / 32), sums(2 * kCols / 32), got(2), want(2);
-        scalar().quantize_q8(x.data(), values.data(), scales.data(), sums.data(), 2 * kCols);
+        const std::vector<float> x(2 * kCols, sign);
+        std::vector<float> got(2), want(2);
+        QuantizedMemory quantized(scalar(), x, 2);
         AlignedBuffer<float> scratch(matmul_scratch_floats(kCols));
         for (const size_t rows : {size_t{1}, size_t{2}}) {
           MatmulArgs args;
@@ -155,7 +156,7 @@ TEST_P(Matmul, ExtremeQuantsDoNotOverflow) {
           args.row_bytes = weights.size();
           args.cols = kCols;
           args.out_end = 1;
-          args.q = {values.data(), scales.data(), sums.data()};
+          args.q = quantized.rows();
           args.rows = rows;
           args.y_stride = 1;
           args.scratch = scratch.data();
