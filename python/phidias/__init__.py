@@ -23,6 +23,7 @@ from ._core import (
     pull,
 )
 from .chat import ChatPrompt, ChatTemplate, chat_prompt
+from .collecting import bytes_per_token, collect
 from .datasets import ActivationDataset
 from .edits import (
     Edit,
@@ -124,10 +125,12 @@ __all__ = [
     "Value",
     "__version__",
     "build_info",
+    "bytes_per_token",
     "chat_prompt",
     "clamp",
     "collect_last_token_activations_session",
     "collect_token_activations_batched",
+    "collect",
     "compute_next_token_probs",
     "get_first_tokens",
     "get_token_activations",

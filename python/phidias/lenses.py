@@ -275,16 +275,18 @@ def lens(model: Model, prompt: Any, layers: Any = None, topk: int = 5) -> Lens:
     chosen = list(range(model.num_layers)) if layers is None else list(layers)
     with model.trace(ids) as t:
         streams = t.layers[:].layer_output.save()
-    best, likely = [], []
-    for layer in chosen:
-        probabilities = softmax(model.project_on_vocab(streams[layer, 0]))
-        top = np.argsort(-probabilities, axis=-1, kind="stable")[:, :topk]
-        best.append(top)
-        likely.append(np.take_along_axis(probabilities, top, -1))
+    rows = streams[chosen, 0].reshape(-1, model.hidden_size)
+    best = np.empty((len(rows), topk), np.int64)
+    likely = np.empty((len(rows), topk), np.float32)
+    for begin in range(0, len(rows), 128):  # of a large vocabulary little is held at once
+        part = slice(begin, begin + 128)
+        probabilities = softmax(model.project_on_vocab(rows[part]))
+        best[part] = np.argsort(-probabilities, axis=-1, kind="stable")[:, :topk]
+        likely[part] = np.take_along_axis(probabilities, best[part], -1)
+    best = best.reshape(len(chosen), len(ids), topk)
     texts = [[_shown(model, row[0]) for row in layer] for layer in best]
-    return Lens(
-        np.stack(best), np.stack(likely), [_shown(model, i) for i in ids], texts
-    )
+    shown = [_shown(model, i) for i in ids]
+    return Lens(best, likely.reshape(best.shape), shown, texts)
 
 
 def _shown(model: Model, token: int) -> str:
