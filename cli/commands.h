@@ -5,11 +5,13 @@
 
 namespace phidias::cli {
 
+std::function<Result<int>()> setup_bench(CLI::App& app);
 std::function<Result<int>()> setup_chat(CLI::App& app);
 std::function<Result<int>()> setup_convert(CLI::App& app);
 std::function<Result<int>()> setup_detokenize(CLI::App& app);
 std::function<Result<int>()> setup_export(CLI::App& app);
 std::function<Result<int>()> setup_generate(CLI::App& app);
+std::function<Result<int>()> setup_imatrix(CLI::App& app);
 std::function<Result<int>()> setup_inspect(CLI::App& app);
 std::function<Result<int>()> setup_logits(CLI::App& app);
 std::function<Result<int>()> setup_perplexity(CLI::App& app);

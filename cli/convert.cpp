@@ -1,8 +1,12 @@
-// phidias convert and phidias quantize: checkpoints to GGUF.
+// phidias convert, quantize and imatrix: checkpoints to GGUF, and what quantization should know.
 #include "phidias/convert.h"
+#include <algorithm>
+#include "phidias/importance.h"
+
 #include "commands.h"
 #include "common.h"
 #include "conversion.h"
+#include "terminal/progress_bar.h"
 #include "terminal/table.h"
 
 namespace phidias::cli {
@@ -12,9 +16,35 @@ struct ConvertArguments {
   ModelOption model;
   std::string output;
   ConvertOptions options;
+  std::string importance;
+  std::string calibration;
+  uint32_t window = 512;
+  size_t windows = 64;
   bool list = false;
   bool json = false;
 };
+
+// Runs the text through the model as it is.
+Result<Importance> calibrate(const std::filesystem::path& path, const ConvertArguments& arguments) {
+  auto model = Model::load(path, {.weights = "file", .threads = arguments.options.threads});
+  if (!model.ok()) return std::move(model).error();
+  const uint32_t window = std::min(arguments.window, (*model)->info().max_context);
+  auto engine = Engine::create(
+      *model, {.threads = arguments.options.threads, .kv = {}, .context = window, .isa = {}});
+  if (!engine.ok()) return std::move(engine).error();
+  InputOptions input;
+  input.file = arguments.calibration;
+  auto ids = input.read_ids((*model)->tokenizer().get());
+  if (!ids.ok()) return std::move(ids).error();
+  ids->resize(std::min(ids->size(), window * arguments.windows));
+  install_interrupt_handler();
+  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
+  return collect_importance(**engine, *ids,
+                            {.window = window, .progress = [&](size_t done, size_t total) {
+                               bar.update("calibration", done, total);
+                               return !interrupted();
+                             }});
+}
 
 Result<int> run(ConvertArguments arguments) {
   if (arguments.list) {
@@ -31,6 +61,15 @@ Result<int> run(ConvertArguments arguments) {
   }
   auto path = arguments.model.find();
   if (!path.ok()) return std::move(path).error();
+  if (!arguments.importance.empty() || !arguments.calibration.empty()) {
+    auto importance = arguments.importance.empty() ? calibrate(*path, arguments)
+                                                   : load_importance(arguments.importance);
+    if (!importance.ok()) {
+      if (importance.error().code == Code::kCancelled) return kExitInterrupted;
+      return std::move(importance).error();
+    }
+    arguments.options.importance = std::make_shared<const Importance>(std::move(*importance));
+  }
   return run_conversion(arguments.output, arguments.json, [&](auto progress) {
     arguments.options.progress = std::move(progress);
     return write_gguf(*path, arguments.output, arguments.options);
@@ -63,10 +102,52 @@ std::function<Result<int>()> setup_convert(CLI::App& app) {
 
 std::function<Result<int>()> setup_quantize(CLI::App& app) {
   auto arguments = declare(app);
-  arguments->options.recipe = "q4_k_m";
+  arguments->options.recipe = "q4";
   app.add_option("--type", arguments->options.recipe, "A recipe (see --list)")
       ->capture_default_str();
+  auto* importance =
+      app.add_option("--imatrix", arguments->importance,
+                     "An importance matrix (a GGUF file of `phidias imatrix` or llama.cpp)");
+  app.add_option("--calibration", arguments->calibration,
+                 "A text that the model runs to see which inputs matter; - for standard input")
+      ->excludes(importance);
+  app.add_option("--window", arguments->window, "Tokens of a window of that text")
+      ->check(CLI::Range(2U, 1U << 20))
+      ->capture_default_str();
+  app.add_option("--windows", arguments->windows, "At most so many windows of it")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   return [arguments] { return run(*arguments); };
+}
+
+std::function<Result<int>()> setup_imatrix(CLI::App& app) {
+  auto arguments = std::make_shared<ConvertArguments>();
+  arguments->model.declare(app);
+  app.add_option("--file", arguments->calibration, "The text to run; - for standard input")
+      ->required();
+  app.add_option("-o,--output", arguments->output, "The importance matrix to write, a GGUF file")
+      ->required();
+  app.add_option("--window", arguments->window, "Tokens of a window")
+      ->check(CLI::Range(2U, 1U << 20))
+      ->capture_default_str();
+  app.add_option("--windows", arguments->windows, "At most so many windows")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-t,--threads", arguments->options.threads,
+                 "Threads; default: the physical cores that this process may use")
+      ->check(CLI::Range(1, 1024));
+  return [arguments]() -> Result<int> {
+    auto path = arguments->model.find();
+    if (!path.ok()) return std::move(path).error();
+    auto importance = calibrate(*path, *arguments);
+    if (!importance.ok()) {
+      if (importance.error().code == Code::kCancelled) return kExitInterrupted;
+      return std::move(importance).error();
+    }
+    const Status saved = save_importance(*importance, arguments->output);
+    if (!saved.ok()) return saved.error();
+    return kExitOk;
+  };
 }
 
 }  // namespace phidias::cli

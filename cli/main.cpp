@@ -23,9 +23,11 @@ constexpr Command kCommands[] = {
     {"perplexity", "How well a model predicts a text", setup_perplexity},
     {"convert", "A checkpoint to one GGUF file", setup_convert},
     {"quantize", "A checkpoint to a GGUF file in fewer bits", setup_quantize},
+    {"imatrix", "Which inputs of a model's matrices matter, by a text", setup_imatrix},
     {"export", "A checkpoint to a folder that transformers loads", setup_export},
     {"trace", "Named values of a run, kept and changed", setup_trace},
     {"support", "Which values a model has", setup_support},
+    {"bench", "How fast it is here, beside what the machine can do", setup_bench},
     {"version", "The version, and what this build and this CPU have", setup_version},
 };
 

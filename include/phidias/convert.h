@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "phidias/importance.h"
 #include "phidias/status.h"
 
 namespace phidias {
@@ -31,12 +33,12 @@ struct ConversionProgress {
 
 struct ConvertOptions {
   std::string recipe = "file";
-  size_t threads = 0;      // 0: the physical cores that this process may use
-  std::string model_name;  // general.name; empty: the file's own, or the folder's name
-  // Importance of every matrix's inputs (an importance matrix, phidias/importance.h): columns that
-  // matter more are written more precisely. Empty: none.
-  std::filesystem::path importance;
-  std::function<bool(const ConversionProgress&)> progress;  // false cancels
+  size_t threads = 0;        // 0: the physical cores that this process may use
+  std::string model_name{};  // general.name; empty: the file's own, or the folder's name
+  // Columns that matter more are written more precisely; in number formats that search for their
+  // scales (Q4, Q4_K, Q5_K, Q6_K, ...). Null: all count the same.
+  std::shared_ptr<const Importance> importance{};
+  std::function<bool(const ConversionProgress&)> progress{};  // false cancels
 };
 
 struct ConversionReport {
@@ -63,7 +65,7 @@ struct ExportOptions {
   std::string type = "bf16";             // "bf16", "f16" or "f32"
   uint64_t shard_bytes = 5'000'000'000;  // the most that one safetensors file holds
   size_t threads = 0;
-  std::function<bool(const ConversionProgress&)> progress;
+  std::function<bool(const ConversionProgress&)> progress{};
 };
 
 // A folder that transformers loads: config.json, weights by the names of the published code (fused

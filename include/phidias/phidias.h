@@ -2,6 +2,7 @@
 // and answers).
 #pragma once
 
+#include "phidias/bench.h"
 #include "phidias/build.h"
 #include "phidias/chat.h"
 #include "phidias/convert.h"
@@ -9,6 +10,7 @@
 #include "phidias/entries.h"
 #include "phidias/generation.h"
 #include "phidias/hub.h"
+#include "phidias/importance.h"
 #include "phidias/inspect.h"
 #include "phidias/model.h"
 #include "phidias/options.h"

@@ -1,5 +1,6 @@
 #include "phidias/convert.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "api/convert_plan.h"
@@ -70,23 +71,6 @@ Status carry_files(GgufHeader& header, const fs::path& folder) {
   return {};
 }
 
-// LongRoPE's factors, as tensors before all others.
-void plan_factors(ConversionPlan& plan, const ModelSpec& spec) {
-  if (!spec.rope.long_rope) return;
-  const auto add = [&](std::string_view name, const std::vector<float>& factors) {
-    PlannedTensor tensor;
-    tensor.name = name;
-    tensor.shape = {factors.size()};
-    tensor.rows = {
-        1,
-        factors.size(),
-        {{Format::kF32, reinterpret_cast<const std::byte*>(factors.data()), 1, nullptr}}};
-    plan.insert(plan.begin(), std::move(tensor));
-  };
-  add(kShortFactorsName, spec.rope.long_rope->short_factors);
-  add(kLongFactorsName, spec.rope.long_rope->long_factors);
-}
-
 }  // namespace
 
 Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
@@ -127,17 +111,26 @@ Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
     PHIDIAS_CHECK_OK(add_tokenizer(header, files, tokenizer.get(), notices));
     PHIDIAS_CHECK_OK(carry_files(header, files.path));
     PHIDIAS_TRY(plan, plan_gguf(files.spec, weights));
-    plan_factors(plan, files.spec);
+    add_long_rope_factors(plan, files.spec);
   }
   choose_formats(plan, *recipe, files.spec.layers);
+  if (options.importance) {
+    const auto named = [&](const PlannedTensor& tensor) {
+      return options.importance->mean_squares.contains(tensor.name);
+    };
+    if (std::none_of(plan.begin(), plan.end(), named)) {
+      return Error{Code::kInvalidArgument,
+                   "the importance matrix names no tensor of this model: it is another model's",
+                   {model.string(), {}, {}}};
+    }
+  }
   for (const PlannedTensor& tensor : plan)
     header.add_tensor(tensor.name, tensor.format, tensor.shape);
 
-  Importance importance;
   ThreadPool threads(options.threads == 0 ? usable_cores() : options.threads);
   PHIDIAS_TRY(GgufWriter writer, GgufWriter::create(file, header));
   PHIDIAS_CHECK_OK(
-      write_plan(plan, threads, importance, options.progress,
+      write_plan(plan, threads, options.importance.get(), options.progress,
                  [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
   PHIDIAS_CHECK_OK(writer.commit());
 

@@ -245,6 +245,29 @@ size_t interleaved_row(size_t row, size_t head_dim) {
   return row - within + within / 2 + (within % 2) * (head_dim / 2);
 }
 
+// Empty where nothing is known of the tensor. Columns that were silent in the text still count a
+// little: in another text they may speak.
+Result<std::vector<float>> weights_of_columns(const Importance* importance,
+                                              const PlannedTensor& tensor) {
+  constexpr double kLeast = 1e-3;  // of the average
+  if (importance == nullptr || tensor.role == TensorRole::kOther) return std::vector<float>();
+  const auto at = importance->mean_squares.find(tensor.name);
+  if (at == importance->mean_squares.end()) return std::vector<float>();
+  std::vector<float> weights = at->second;
+  if (weights.size() != tensor.rows.cols) {
+    return Error{Code::kInvalidArgument,
+                 "has " + std::to_string(tensor.rows.cols) +
+                     " columns, but the importance matrix is of a model with " +
+                     std::to_string(weights.size()),
+                 {{}, {}, tensor.name}};
+  }
+  double average = 0;
+  for (const float weight : weights)
+    average += static_cast<double>(weight) / static_cast<double>(weights.size());
+  for (float& weight : weights) weight += static_cast<float>(kLeast * average);
+  return weights;
+}
+
 bool as_it_lies(const PlannedTensor& tensor) {
   const auto& blocks = tensor.rows.blocks;
   const size_t tile_rows = format_row(tensor.format).tile_rows;
@@ -309,7 +332,7 @@ void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers) {
   }
 }
 
-Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance& importance,
+Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
                   const std::function<bool(const ConversionProgress&)>& progress,
                   const std::function<Status(std::span<const std::byte>)>& sink) {
   ConversionProgress state;
@@ -322,6 +345,7 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
   };
   AlignedBuffer<std::byte> piece;
   AlignedBuffer<float> decoded;
+  std::vector<float> column_weights;
   for (const PlannedTensor& tensor : plan) {
     state.tensor = tensor.name;
     const Matrix& source = tensor.rows;
@@ -333,6 +357,7 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
           PHIDIAS_CHECK_OK(give({block.data + at, std::min(kPieceBytes, size - at)}));
       }
     } else {
+      PHIDIAS_TRY(column_weights, weights_of_columns(importance, tensor));
       const size_t piece_tiles = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, tile_bytes));
       const size_t piece_rows = piece_tiles * target.tile_rows;
       try {
@@ -354,7 +379,8 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
                                       : interleaved_row(first + row + i, tensor.interleaved_head);
               decode_row(source, from, values + i * source.cols);
             }
-            target.encode_tile(values, rows, nullptr,
+            target.encode_tile(values, rows,
+                               column_weights.empty() ? nullptr : column_weights.data(),
                                piece.data() + row / target.tile_rows * tile_bytes, source.cols);
           }
         });
@@ -367,7 +393,6 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
       if (block.owner == nullptr) release_mapped(block.data, block.bytes(source.cols));
     }
   }
-  static_cast<void>(importance);
   return {};
 }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "api/recipes.h"
@@ -15,6 +14,7 @@
 #include "model/spec.h"
 #include "model/weights.h"
 #include "phidias/convert.h"
+#include "phidias/importance.h"
 #include "phidias/status.h"
 #include "weights/matrix.h"
 
@@ -51,14 +51,13 @@ void add_long_rope_factors(ConversionPlan& plan, const ModelSpec& spec);
 // Every tensor's format by the recipe.
 void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers);
 
-// By tensor name (of the GGUF file): how much each input column matters.
-using Importance = std::unordered_map<std::string, std::vector<float>>;
-
 // Hands the bytes of all tensors, in order, to `sink`, in pieces that end where a tensor ends or
 // before. Rows are converted by all threads; those that are in their format already go straight
-// from the mapped file, whose pages are released behind. Errors: the sink's; kCancelled;
+// from the mapped file, whose pages are released behind.
+//   importance   weighs the columns of matrices that it names; may be null
+// Errors: the sink's; kInvalidArgument for an importance of another model; kCancelled;
 // kOutOfMemory.
-Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance& importance,
+Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
                   const std::function<bool(const ConversionProgress&)>& progress,
                   const std::function<Status(std::span<const std::byte>)>& sink);
 

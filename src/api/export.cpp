@@ -136,9 +136,9 @@ Status write_weights(const NewFolder& folder, const ConversionPlan& plan,
     const auto progress = [&](const ConversionProgress& at) {
       return !options.progress || options.progress({at.tensor, before + at.done, total});
     };
-    PHIDIAS_CHECK_OK(write_plan(part, threads, {}, progress, [&](std::span<const std::byte> bytes) {
-      return writer.write(bytes);
-    }));
+    PHIDIAS_CHECK_OK(
+        write_plan(part, threads, nullptr, progress,
+                   [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
     PHIDIAS_CHECK_OK(writer.commit());
     before += size;
   }

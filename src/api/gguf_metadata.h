@@ -14,10 +14,6 @@ namespace phidias {
 void add_model_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
                     uint32_t file_type);
 
-// The tensors that hold LongRoPE's factors: they belong to the metadata in all but their place.
-inline constexpr std::string_view kLongFactorsName = "rope_factors_long.weight";
-inline constexpr std::string_view kShortFactorsName = "rope_factors_short.weight";
-
 // Every key of another file, to the letter, but for those that say how tensors are stored; these
 // are written by what is stored now. Returns whether the file has a name; with `name` not empty
 // that one is written in its place.

@@ -1,11 +1,11 @@
 #include "text/gguf_tokenizer_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
 #include "base/json.h"
 #include "base/try.h"
+#include "text/dom.h"
 #include "text/gguf_tokenizer.h"
 #include "text/patterns.h"
 #include "text/tokenizer_impl.h"
@@ -16,29 +16,39 @@ namespace {
 constexpr float kAddedScore = -1000;
 constexpr float kUnusedScore = -10000;
 
-using MergePair = std::pair<std::string, std::string>;
+using MergePair = std::pair<std::string_view, std::string_view>;
 
 // "a b" or ["a", "b"]; the readers have refused everything else.
-Result<std::vector<MergePair>> merges_of(const Json& model, const std::string& place) {
+Result<std::vector<MergePair>> merges_of(const DomReader& model) {
+  PHIDIAS_TRY(const DomReader list, model.child("merges"));
+  simdjson::dom::array entries;
+  if (list.element().get(entries) != simdjson::SUCCESS)
+    return list.error(Code::kCorrupt, "must be a list");
   std::vector<MergePair> merges;
-  const auto at = model.find("merges");
-  if (at == model.end() || !at->is_array()) return merges;
-  merges.reserve(at->size());
-  for (const Json& entry : *at) {
-    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
-      merges.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
-      continue;
+  merges.reserve(entries.size());
+  for (const simdjson::dom::element entry : entries) {
+    std::string_view left, right;
+    simdjson::dom::array pair;
+    if (entry.get(left) == simdjson::SUCCESS) {
+      const size_t space = std::min(left.size(), left.find(' ', 1));
+      right = left.substr(std::min(left.size(), space + 1));
+      left = left.substr(0, space);
+    } else if (entry.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+               pair.at(0).get(left) != simdjson::SUCCESS ||
+               pair.at(1).get(right) != simdjson::SUCCESS) {
+      return list.error(Code::kCorrupt,
+                        "merge " + std::to_string(merges.size()) + " must be two texts");
     }
-    const std::string text = entry.is_string() ? entry.get<std::string>() : std::string();
-    const size_t space = text.empty() ? std::string::npos : text.find(' ', 1);
-    if (space == std::string::npos) {
-      return Error{Code::kCorrupt,
-                   "merge " + std::to_string(merges.size()) + " is no pair of texts",
-                   {place, {}, "/model/merges"}};
-    }
-    merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+    merges.emplace_back(left, right);
   }
   return merges;
+}
+
+// A part of the tree that is small.
+Result<Json> part_of(const DomReader& top, std::string_view key) {
+  if (!top.has(key)) return Json();
+  PHIDIAS_TRY(const DomReader part, top.child(key));
+  return parse_json(simdjson::minify(part.element()));
 }
 
 // The expressions that cut text into words, in order.
@@ -92,7 +102,7 @@ void add_ids(GgufHeader& header, const Tokenizer& tokenizer) {
 std::unordered_map<std::string, float> scores_by_merges(const std::vector<MergePair>& merges) {
   std::unordered_map<std::string, float> scores;
   for (const auto& [left, right] : merges)
-    scores.emplace(left + right, -static_cast<float>(scores.size()));
+    scores.emplace(std::string(left) + std::string(right), -static_cast<float>(scores.size()));
   return scores;
 }
 
@@ -101,23 +111,22 @@ std::unordered_map<std::string, float> scores_by_merges(const std::vector<MergeP
 Status add_tokenizer_keys(GgufHeader& header, std::string_view tokenizer_json,
                           const std::string& place, const Tokenizer& tokenizer, size_t rows,
                           std::vector<std::string>& notices) {
-  PHIDIAS_TRY(const Json root, parse_json(tokenizer_json, place));
-  const auto corrupt = [&](const char* what) {
-    return Error{Code::kCorrupt, "is not what it should be", {place, {}, what}};
-  };
-  if (!root.is_object() || !root.contains("model") || !root["model"].is_object())
-    return corrupt("/model");
-  const Json& model = root["model"];
-  const auto vocabulary = model.find("vocab");
-  if (vocabulary == model.end() || !vocabulary->is_object()) return corrupt("/model/vocab");
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (const auto reason = parser.parse(tokenizer_json.data(), tokenizer_json.size()).get(root);
+      reason != simdjson::SUCCESS) {
+    return Error{Code::kCorrupt, simdjson::error_message(reason), {place, {}, {}}};
+  }
   if (tokenizer.size() > rows) {
     return Error{Code::kUnsupported,
                  "has ids up to " + std::to_string(tokenizer.size() - 1) +
                      ", but the embedding has only " + std::to_string(rows) + " rows",
                  {place, {}, "/model/vocab"}};
   }
-  PHIDIAS_TRY(const auto merges, merges_of(model, place));
-  const bool sentencepiece = model.value("byte_fallback", false);
+  const DomReader top(root, "");
+  PHIDIAS_TRY(const DomReader model, top.child("model"));
+  PHIDIAS_TRY(const auto merges, merges_of(model));
+  PHIDIAS_TRY(const bool sentencepiece, model.flag("byte_fallback", false));
   const auto merge_scores =
       sentencepiece ? scores_by_merges(merges) : std::unordered_map<std::string, float>();
 
@@ -130,15 +139,17 @@ Status add_tokenizer_keys(GgufHeader& header, std::string_view tokenizer_json,
     types[id] = static_cast<int32_t>(type);
     scores[id] = score;
   };
-  for (const auto& [text, id] : vocabulary->items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= rows) return corrupt("/model/vocab");
+  const Vocabulary& vocabulary = tokenizer.impl().vocabulary;
+  for (size_t id = 0; id < vocabulary.size(); ++id) {
+    if (!vocabulary.contains(static_cast<TokenId>(id))) continue;
+    std::string text(vocabulary.text(static_cast<TokenId>(id)));
     const bool byte = sentencepiece && parse_byte_token(text).has_value();
     const auto made = merge_scores.find(text);
     // What no merge makes is never chosen by its score.
     const float score = byte                         ? 0.0F
                         : made == merge_scores.end() ? -static_cast<float>(merge_scores.size())
                                                      : made->second;
-    set(id.get<size_t>(), text, byte ? GgufTokenType::kByte : GgufTokenType::kNormal, score);
+    set(id, std::move(text), byte ? GgufTokenType::kByte : GgufTokenType::kNormal, score);
   }
   for (const auto& [id, token] : tokenizer.impl().added.all()) {
     set(static_cast<size_t>(id), token.text,
@@ -148,12 +159,14 @@ Status add_tokenizer_keys(GgufHeader& header, std::string_view tokenizer_json,
   header.add("tokenizer.ggml.model", sentencepiece ? "llama" : "gpt2");
   if (sentencepiece) {
     header.add("tokenizer.ggml.pre", "default");
-    header.add("tokenizer.ggml.add_space_prefix",
-               root.contains("normalizer") && prepends_space(root["normalizer"]));
+    PHIDIAS_TRY(const Json normalizer, part_of(top, "normalizer"));
+    header.add("tokenizer.ggml.add_space_prefix", prepends_space(normalizer));
   } else {
     std::vector<std::string> expressions;
-    if (root.contains("pre_tokenizer")) append_expressions(root["pre_tokenizer"], expressions);
-    const auto name = gguf_pre_tokenizer(expressions, model.value("ignore_merges", false));
+    PHIDIAS_TRY(const Json steps, part_of(top, "pre_tokenizer"));
+    append_expressions(steps, expressions);
+    PHIDIAS_TRY(const bool ignores_merges, model.flag("ignore_merges", false));
+    const auto name = gguf_pre_tokenizer(expressions, ignores_merges);
     if (!name) {
       notices.emplace_back(
           "GGUF has no name for the way in which this tokenizer cuts text into words: other "
@@ -167,7 +180,8 @@ Status add_tokenizer_keys(GgufHeader& header, std::string_view tokenizer_json,
   if (!sentencepiece) {
     std::vector<std::string> lines;
     lines.reserve(merges.size());
-    for (const auto& [left, right] : merges) lines.push_back(left + " " + right);
+    for (const auto& [left, right] : merges)
+      lines.push_back(std::string(left) + " " + std::string(right));
     header.add_array("tokenizer.ggml.merges", std::span<const std::string>(lines));
   }
   add_ids(header, tokenizer);

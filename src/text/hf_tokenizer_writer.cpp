@@ -1,15 +1,23 @@
 #include "text/hf_tokenizer_writer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "base/json.h"
 #include "base/try.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 namespace phidias {
 namespace {
+
+// Not ordered: an ordered object looks through all its keys to add one, and a vocabulary has
+// hundreds of thousands.
+using Json = nlohmann::json;
+
+std::string dumped(const Json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 constexpr const char* kSpaceMark = "\u2581";
 
@@ -213,7 +221,7 @@ Result<HfTokenizerFiles> hf_tokenizer_files(const GgufFile& file, const Tokenize
     model["merges"] = lines == nullptr ? Json::array() : byte_level_merges(*lines);
   }
   root["model"] = std::move(model);
-  return HfTokenizerFiles{dump_json(root, 2), dump_json(config_json(tokenizer, context), 2)};
+  return HfTokenizerFiles{dumped(root), dumped(config_json(tokenizer, context))};
 }
 
 }  // namespace phidias

@@ -1,0 +1,374 @@
+// phidias bench: speed, beside what the machine can do.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "phidias/bench.h"
+#include "terminal/progress_bar.h"
+#include "terminal/table.h"
+
+namespace phidias::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchArguments {
+  ModelOption model;
+  std::string what;  // "kernels" or empty
+  RandomModelOptions random;
+  CLI::Option* shape_option = nullptr;
+  CLI::Option* weights_option = nullptr;
+  std::string numerics = "fast";
+  std::string save;
+  std::string output;
+  BenchOptions options;
+  bool no_load = false;
+  bool no_exact = false;
+  bool json = false;
+};
+
+// Wall seconds of this program from its start to the first token of a one-token prompt.
+Result<double> time_start(const std::string& file, const BenchArguments& arguments) {
+  const std::string threads =
+      std::to_string(arguments.options.engine.threads == 0 ? 1 : arguments.options.engine.threads);
+  std::vector<std::string> words = {"phidias", "generate", "-m",        file,
+                                    "--ids",   "1",        "-n",        "1",
+                                    "--ctx",   "512",      "--weights", arguments.random.weights};
+  if (arguments.options.engine.threads != 0) words.insert(words.end(), {"-t", threads});
+  if (arguments.weights_option->count() == 0) words[11] = "file";
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  const auto start = std::chrono::steady_clock::now();
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  if (failed != 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+    return Error{Code::kInternal, "a run of `phidias generate` to time the start failed", {}};
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Asks the system to forget the file's pages; they are then read from the disk.
+void drop_from_cache(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(descriptor);
+}
+
+Status measure_loads(const std::vector<std::string>& files, const std::string& path,
+                     const BenchArguments& arguments, BenchReport& report) {
+  const auto add = [&](const char* metric, std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    BenchRow row;
+    row.metric = metric;
+    row.prompt = row.new_tokens = 1;
+    row.median = values[values.size() / 2];
+    row.min = values.front();
+    row.max = values.back();
+    report.rows.push_back(std::move(row));
+  };
+  std::vector<double> cold, warm;
+  for (int rep = 0; rep < 3; ++rep) {
+    for (const std::string& file : files) drop_from_cache(file);
+    auto first = time_start(path, arguments);
+    if (!first.ok()) return std::move(first).error();
+    cold.push_back(*first);
+    auto second = time_start(path, arguments);
+    if (!second.ok()) return std::move(second).error();
+    warm.push_back(*second);
+  }
+  add("load_cold_s", cold);
+  add("load_warm_s", warm);
+  return {};
+}
+
+Json to_json(const MachineReading& before, const MachineReading& after, const std::string& cpu,
+             const std::string& isa, size_t threads) {
+  return {
+      {"cpu", cpu},
+      {"isa", isa},
+      {"threads", threads},
+      {"read_bandwidth_bytes_s", {{"before", before.read_bytes_s}, {"after", after.read_bytes_s}}},
+      {"read_pattern", {{"before", before.read_pattern}, {"after", after.read_pattern}}},
+      {"int8_ops_s", std::max(before.integer_ops_s, after.integer_ops_s)},
+      {"int8_instructions", before.integer_instructions},
+      {"fma_flops", std::max(before.float_ops_s, after.float_ops_s)},
+      {"fma_instructions", before.float_instructions}};
+}
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string percent(double share) { return share > 0 ? number("%.0f %%", 100 * share) : ""; }
+
+std::string machine_text(const MachineReading& before, const MachineReading& after,
+                         const std::string& cpu, const std::string& isa, size_t threads) {
+  return cpu + ", " + isa + ", " + std::to_string(threads) + " threads\n" + "memory reads " +
+         number("%.1f", before.read_bytes_s / 1e9) + " GB/s before (" + before.read_pattern +
+         "), " + number("%.1f", after.read_bytes_s / 1e9) + " after (" + after.read_pattern +
+         "); " + number("%.0f", std::max(before.integer_ops_s, after.integer_ops_s) / 1e9) +
+         " GOP/s (" + before.integer_instructions + "); " +
+         number("%.0f", std::max(before.float_ops_s, after.float_ops_s) / 1e9) + " GFLOP/s (" +
+         before.float_instructions + ")\n";
+}
+
+const char* format_of(const std::string& metric) {
+  if (metric.ends_with("_bytes")) return "%.0f";
+  return metric.ends_with("_tok_s") ? "%.2f" : "%.4f";
+}
+
+Status put(const BenchArguments& arguments, const std::string& text) {
+  if (arguments.output.empty()) {
+    print(text);
+    return {};
+  }
+  std::ofstream file(arguments.output, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return {};
+  return Error{Code::kIo, "cannot be written", {arguments.output, {}, {}}};
+}
+
+Result<int> run_kernels(const BenchArguments& arguments) {
+  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
+  const auto report = bench_kernels(arguments.options.engine,
+                                    [&](std::string_view what, uint32_t done, uint32_t total) {
+                                      bar.update(what, done, total);
+                                      return !interrupted();
+                                    });
+  bar.finish();
+  if (!report.ok()) {
+    if (report.error().code == Code::kCancelled) return kExitInterrupted;
+    return report.error();
+  }
+  std::string text;
+  if (arguments.json) {
+    Json rows = Json::array();
+    for (const KernelBenchRow& row : report->rows) {
+      rows.push_back({{"kernel", row.kernel},
+                      {"format", row.format},
+                      {"bytes_s", row.bytes_s},
+                      {"ops_s", row.ops_s},
+                      {"share_of_bandwidth", row.share_of_bandwidth},
+                      {"share_of_peak", row.share_of_peak}});
+    }
+    text = Json({{"machine", to_json(report->before, report->after, report->cpu, report->isa,
+                                     report->threads)},
+                 {"rows", rows}})
+               .dump(2) +
+           "\n";
+  } else {
+    Table table({{"kernel"},
+                 {"type"},
+                 {"GB/s", Align::kRight},
+                 {"of memory", Align::kRight},
+                 {"GOP/s", Align::kRight},
+                 {"of peak", Align::kRight}});
+    for (const KernelBenchRow& row : report->rows) {
+      table.add({row.kernel, row.format, number("%.1f", row.bytes_s / 1e9),
+                 percent(row.share_of_bandwidth), number("%.0f", row.ops_s / 1e9),
+                 percent(row.share_of_peak)});
+    }
+    text = machine_text(report->before, report->after, report->cpu, report->isa, report->threads) +
+           table.to_string(Style(Terminal::of(1)));
+  }
+  const Status written = put(arguments, text);
+  if (!written.ok()) return written.error();
+  return kExitOk;
+}
+
+Result<int> show(const BenchArguments& arguments, const BenchReport& report,
+                 const std::string& shape, const std::string& weights, uint64_t file_bytes) {
+  std::string text;
+  if (arguments.json) {
+    Json rows = Json::array();
+    for (const BenchRow& row : report.rows) {
+      rows.push_back({{"metric", row.metric},
+                      {"prompt", row.prompt},
+                      {"new", row.new_tokens},
+                      {"depth", row.depth},
+                      {"batch", row.batch},
+                      {"median", row.median},
+                      {"min", row.min},
+                      {"max", row.max},
+                      {"limit", row.limit},
+                      {"share_of_limit", row.share_of_limit}});
+    }
+    text = Json({{"machine",
+                  to_json(report.before, report.after, report.cpu, report.isa, report.threads)},
+                 {"model",
+                  {{"shape", shape},
+                   {"weights", weights},
+                   {"kv", report.kv},
+                   {"file_bytes", file_bytes},
+                   {"weight_bytes", report.weight_bytes},
+                   {"bytes_per_token", report.bytes_per_token},
+                   {"cache_bytes_per_position", report.cache_bytes_per_position}}},
+                 {"rows", rows}})
+               .dump(2) +
+           "\n";
+  } else {
+    Table table({{"metric"},
+                 {"prompt", Align::kRight},
+                 {"new", Align::kRight},
+                 {"depth", Align::kRight},
+                 {"batch", Align::kRight},
+                 {"median", Align::kRight},
+                 {"min", Align::kRight},
+                 {"max", Align::kRight},
+                 {"limit", Align::kRight},
+                 {"of limit", Align::kRight}});
+    for (const BenchRow& row : report.rows) {
+      const char* format = format_of(row.metric);
+      table.add({row.metric, std::to_string(row.prompt), std::to_string(row.new_tokens),
+                 std::to_string(row.depth), std::to_string(row.batch), number(format, row.median),
+                 number(format, row.min), number(format, row.max),
+                 row.limit > 0 ? number(format, row.limit) : "", percent(row.share_of_limit)});
+    }
+    text = machine_text(report.before, report.after, report.cpu, report.isa, report.threads) +
+           shape + ", weights " + weights + ", cache " + report.kv + ": " +
+           number("%.3f", static_cast<double>(report.bytes_per_token) / 1e9) +
+           " GB of weights read per token\n" + table.to_string(Style(Terminal::of(1)));
+  }
+  const Status written = put(arguments, text);
+  if (!written.ok()) return written.error();
+  return kExitOk;
+}
+
+Result<int> run(BenchArguments arguments) {
+  install_interrupt_handler();
+  auto numerics = numerics_from_name(arguments.numerics);
+  if (!numerics.ok()) return std::move(numerics).error();
+  EngineOptions& engine = arguments.options.engine;
+  engine.numerics = *numerics;
+  if (arguments.what == "kernels") return run_kernels(arguments);
+
+  std::shared_ptr<const Model> model;
+  std::string path;
+  std::string shape = arguments.random.shape;
+  std::string weights = arguments.random.weights;
+  if (arguments.model.name.empty()) {
+    arguments.random.threads = engine.threads;
+    auto made = random_model(arguments.random);
+    if (!made.ok()) return std::move(made).error();
+    model = std::move(*made);
+    if (!arguments.save.empty()) {
+      const Status saved = save_random_model(*model, arguments.save);
+      if (!saved.ok()) return saved.error();
+      path = arguments.save;
+      model = nullptr;  // it is measured as it lies in the file
+      arguments.random.weights = "file";
+    }
+  } else {
+    auto found = arguments.model.find();
+    if (!found.ok()) return std::move(found).error();
+    path = found->string();
+    shape = found->filename().string();
+    if (arguments.weights_option->count() == 0) arguments.random.weights = weights = "file";
+  }
+  uint64_t file_bytes = 0;
+  if (!path.empty()) {
+    auto loaded =
+        Model::load(path, {.weights = arguments.random.weights, .threads = engine.threads});
+    if (!loaded.ok()) return std::move(loaded).error();
+    model = std::move(*loaded);
+    for (const std::string& file : model->info().files) {
+      std::error_code ignored;
+      file_bytes += std::filesystem::file_size(file, ignored);
+    }
+  }
+  uint32_t deepest = arguments.options.prompt_tokens;
+  for (const uint32_t depth : arguments.options.depths) deepest = std::max(deepest, depth);
+  if (engine.context == 0) {
+    engine.context =
+        std::min(model->info().max_context, deepest + arguments.options.new_tokens + 1);
+  }
+  arguments.options.compare_with_exact = !arguments.no_exact;
+  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
+  arguments.options.progress = [&](std::string_view what, uint32_t done, uint32_t total) {
+    bar.update(what, done, total);
+    return !interrupted();
+  };
+  auto report = bench(model, arguments.options);
+  bar.finish();
+  if (!report.ok()) {
+    if (report.error().code == Code::kCancelled) return kExitInterrupted;
+    return std::move(report).error();
+  }
+  if (!path.empty() && !arguments.no_load) {
+    const std::vector<std::string> files = model->info().files;
+    model = nullptr;
+    const Status measured = measure_loads(files, path, arguments, *report);
+    if (!measured.ok()) return measured.error();
+  }
+  return show(arguments, *report, shape, weights, file_bytes);
+}
+
+}  // namespace
+
+std::function<Result<int>()> setup_bench(CLI::App& app) {
+  auto arguments = std::make_shared<BenchArguments>();
+  BenchOptions& options = arguments->options;
+  app.add_option("what", arguments->what, "kernels: the kernels alone; default: a whole model")
+      ->check(CLI::IsMember({"kernels"}));
+  arguments->model.declare(app, false);
+  std::string shapes;
+  for (const std::string_view shape : model_shapes())
+    shapes += (shapes.empty() ? "" : ", ") + std::string(shape);
+  arguments->shape_option =
+      app.add_option("--shape", arguments->random.shape,
+                     "Without -m: a model of this shape with random weights, one of " + shapes)
+          ->capture_default_str();
+  app.add_option("--layers", arguments->random.layers, "So many of the shape's layers");
+  arguments->weights_option =
+      app.add_option("--weights", arguments->random.weights,
+                     "Recipe of random weights (see `phidias quantize --list`), or the type to "
+                     "convert a file's to")
+          ->capture_default_str();
+  app.add_option("--kv", options.engine.kv, "Type of the cache; default: f16");
+  app.add_option("--numerics", arguments->numerics, "exact or fast")
+      ->check(CLI::IsMember({"exact", "fast"}))
+      ->capture_default_str();
+  app.add_option("--isa", options.engine.isa, "Kernel table; default: the best of this CPU");
+  app.add_option("-t,--threads", options.engine.threads,
+                 "Threads; default: the physical cores that this process may use")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--ctx", options.engine.context, "Positions; default: what the runs need");
+  app.add_option("--prompt", options.prompt_tokens, "Random ids of the prompt")
+      ->capture_default_str();
+  app.add_option("--new", options.new_tokens, "Tokens decoded after it")->capture_default_str();
+  app.add_option("--depth", options.depths,
+                 "Decode at so many positions of context; 0: after the prompt")
+      ->delimiter(',');
+  app.add_option("--batch", options.batches,
+                 "Sequences that decode together, each after a prompt of its own of 128")
+      ->delimiter(',');
+  app.add_option("--reps", options.repetitions, "Repetitions")->capture_default_str();
+  app.add_option("--save", arguments->save,
+                 "Write the random weights to this GGUF file and measure that");
+  app.add_flag("--no-load", arguments->no_load, "Leave out the times of starting from a file");
+  app.add_flag("--no-exact", arguments->no_exact,
+               "Leave out the comparison of logits with exact numerics");
+  app.add_flag("--json", arguments->json, "One JSON object");
+  app.add_option("-o,--output", arguments->output, "Write to this file, not standard output");
+  return [arguments] { return run(*arguments); };
+}
+
+}  // namespace phidias::cli
