@@ -1,3 +1,8 @@
+# GCC 12 warns inside its own header of AVX-512.
+set(phidias_avx512_flags
+  -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+
 # phidias_add_isa(avx2 FLAGS -mavx2 ... SOURCES ...): the files of one instruction set, compiled for it and joined to
 # the kernels layer, which is told of it by PHIDIAS_ISA_AVX2. Such files keep all they define to themselves, so that no
 # other file can be linked with a copy of a shared function that uses the instructions.

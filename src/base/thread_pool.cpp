@@ -33,7 +33,7 @@ struct ThreadPool::State {
   alignas(64) std::atomic<uint32_t> pending{0};     // workers that have not finished the job
 
   // The job; written before `generation` is raised, read after.
-  alignas(64) const std::function<void(size_t, size_t, size_t)>* body = nullptr;
+  alignas(64) const ParallelBody* body = nullptr;
   size_t count = 0;
   size_t grain = 1;
   bool stopping = false;
@@ -99,8 +99,7 @@ ThreadPool::~ThreadPool() {
 
 size_t ThreadPool::threads() const { return state_->threads; }
 
-void ThreadPool::run(size_t count, size_t grain,
-                     const std::function<void(size_t, size_t, size_t)>& body) {
+void ThreadPool::run(size_t count, size_t grain, ParallelBody body) {
   if (count == 0) return;
   State& state = *state_;
   const std::lock_guard lock(state.callers);

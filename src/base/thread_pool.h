@@ -3,10 +3,28 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 
 namespace phidias {
+
+// Refers to something that can be called as body(begin, end, thread), without owning it: a call
+// that allocates nothing, however much the body captures.
+class ParallelBody {
+ public:
+  template <class Body>
+  ParallelBody(
+      const Body& body)  // NOLINT(google-explicit-constructor): lambdas are passed as they are
+      : body_(&body), call_([](const void* of, size_t begin, size_t end, size_t thread) {
+          (*static_cast<const Body*>(of))(begin, end, thread);
+        }) {}
+  void operator()(size_t begin, size_t end, size_t thread) const {
+    call_(body_, begin, end, thread);
+  }
+
+ private:
+  const void* body_;
+  void (*call_)(const void*, size_t, size_t, size_t);
+};
 
 // The interface that kernels and model see.
 class ParallelFor {
@@ -17,8 +35,7 @@ class ParallelFor {
   // `grain` (all but the last share end at a multiple of it); empty shares are not called. Returns
   // when all are done; what the bodies wrote is then visible to the caller. The body must not throw
   // and must not call run() again.
-  virtual void run(size_t count, size_t grain,
-                   const std::function<void(size_t, size_t, size_t)>& body) = 0;
+  virtual void run(size_t count, size_t grain, ParallelBody body) = 0;
 };
 
 // Threads that spin for a short while (about 50 us) and then sleep on a futex. The calling thread
@@ -31,8 +48,7 @@ class ThreadPool final : public ParallelFor {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const override;
-  void run(size_t count, size_t grain,
-           const std::function<void(size_t, size_t, size_t)>& body) override;
+  void run(size_t count, size_t grain, ParallelBody body) override;
 
  private:
   struct State;

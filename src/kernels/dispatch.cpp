@@ -30,6 +30,10 @@ void fill_avx512_vnni(KernelTable& table) {
 }
 #endif
 
+#ifdef PHIDIAS_ISA_AVX512_BF16
+void fill_avx512_bf16(KernelTable& table) { avx512_bf16::fill_matmul_bf16(table); }
+#endif
+
 // A table of this build: how to turn a copy of the table below it into it. `fill` may use the
 // instructions that `required` names, so it is called only where they are.
 struct Entry {
@@ -45,6 +49,11 @@ constexpr Entry kEntries[] = {
 #endif
 #ifdef PHIDIAS_ISA_AVX512
     {"avx512_vnni", {.avx2 = true, .avx512 = true, .avx512_vnni = true}, fill_avx512_vnni},
+#endif
+#ifdef PHIDIAS_ISA_AVX512_BF16
+    {"avx512_bf16",
+     {.avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true},
+     fill_avx512_bf16},
 #endif
 };
 constexpr size_t kCount = std::size(kEntries);

@@ -17,6 +17,10 @@ void fill_layer_norm(KernelTable& table);
 void fill_gegelu(KernelTable& table);
 }  // namespace avx2
 
+namespace avx512_bf16 {
+void fill_matmul_bf16(KernelTable& table);
+}  // namespace avx512_bf16
+
 namespace avx512_vnni {
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);

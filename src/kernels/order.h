@@ -7,6 +7,11 @@
 //     i % kFloatLanes by a fused multiply-add, ascending. The lanes are folded in halves: lane l
 //     takes lane l + 8, then l + 4, l + 2, l + 1. The chunks' totals are added in double,
 //     ascending.
+//   dot of bf16 rows (matmul_bf16)
+//     As above with pairs of columns: pair p of a chunk of kChunkColumns pairs is added to lane
+//     p % kFloatLanes, the odd column, then the even one, as the instruction does it. It takes
+//     subnormal numbers for 0, and processors may differ in their last places: within one table, a
+//     row's bits are its own.
 //   dot of quantized rows (matmul_q8)
 //     One chain from 0. Columns are cut into chunks of kChunkColumns; in each chunk first all
 //     groups of 32 columns with their first terms, ascending, then those groups that have a second

@@ -63,6 +63,7 @@ struct MatmulArgs {
   const float* x = nullptr;  // [rows, cols] at stride x_stride; what matmul_f32 reads
   size_t x_stride = 0;
   QuantizedRows q;  // [rows, cols]; what matmul_q8 reads
+  const uint16_t* bf16 = nullptr;  // [rows, cols] dense; what matmul_bf16 reads
   size_t rows = 0;
   float* y = nullptr;
   size_t y_stride = 0;
@@ -133,6 +134,11 @@ struct KernelTable {
   // Products with quantized activations, int32 inside a group, float across groups. Null where the
   // format is multiplied in f32 also in fast numerics (F32, F16, BF16).
   MatmulFn matmul_q8[kFormatCount];
+  // Products of BF16 weights with activations rounded to bf16, for an even number of columns. Null
+  // where the CPU has no instruction for it; which is why tables differ here (order.h).
+  MatmulFn matmul_bf16;
+  // One row to bf16, to nearest even; NaN stays NaN.
+  void (*round_bf16)(const float* x, uint16_t* y, size_t n);
 
   // Explicit softmax: all scores of a query, their maximum, exponentials and sum, probabilities,
   // then the weighted values in key order. Everything in double; scores, probabilities and results

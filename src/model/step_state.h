@@ -15,6 +15,14 @@
 
 namespace phidias {
 
+// Rows of one sequence that attend together: with one key-value head, a task. Which rows share a
+// tile changes no result.
+struct AttentionTile {
+  const BatchRun* run;
+  size_t first_row;
+  size_t rows;
+};
+
 // What AttentionArgs::visible points at, for one tile of rows and one key-value head.
 struct VisibleBlocks {
   std::vector<const uint64_t*> lists;
@@ -51,6 +59,7 @@ struct StepState {
   std::vector<std::vector<const std::byte*>>
       page_lists;                      // per thread: keys, then values of one head
   std::vector<VisibleBlocks> visible;  // per thread
+  std::vector<AttentionTile> tiles;
 };
 
 // What a block works on.

@@ -4,6 +4,7 @@
 #include "kernels/avx2/runs.h"
 #include "kernels/isa.h"
 #include "kernels/x86/fill.h"
+#include "quant/float16.h"
 
 namespace phidias::avx2 {
 namespace {
@@ -63,6 +64,12 @@ void store_key_f32(const float* src, std::byte* page, size_t slot, size_t dim) {
   scatter(src, page + slot / kKvBlock * kKvBlock * dim * sizeof(float), slot % kKvBlock, dim);
 }
 
+void round_bf16(const float* src, uint16_t* dst, size_t count) {
+  const size_t whole = count / kLanes * kLanes;
+  BF16::round(src, dst, whole);
+  for (size_t i = whole; i < count; ++i) dst[i] = encode_bf16(src[i]);
+}
+
 // Returns the scale.
 float round_q8(const float* src, int8_t* dst, size_t dim) {
   __m256i most = _mm256_setzero_si256();
@@ -101,6 +108,7 @@ void store_value_q8(const float* src, std::byte* page, size_t slot, size_t dim) 
 }  // namespace
 
 void fill_kv_store(KernelTable& table) {
+  table.round_bf16 = round_bf16;
   table.store_key[x86::kKvAt<KvType::kF32>] = store_key_f32;
   table.store_key[x86::kKvAt<KvType::kF16>] = store_key<F16>;
   table.store_key[x86::kKvAt<KvType::kBF16>] = store_key<BF16>;

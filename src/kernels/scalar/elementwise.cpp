@@ -3,6 +3,7 @@
 #include "kernels/scalar/math.h"
 #include "kernels/scalar/q8.h"
 #include "kernels/scalar/scalar.h"
+#include "quant/float16.h"
 
 namespace phidias::scalar {
 namespace {
@@ -73,6 +74,10 @@ void quantize_q8(const float* x, const QuantizedRows& row, size_t n) {
   }
 }
 
+void round_bf16(const float* x, uint16_t* y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = encode_bf16(x[i]);
+}
+
 size_t argmax(const float* x, size_t n) {
   size_t best = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -91,6 +96,7 @@ void fill_elementwise(KernelTable& table) {
   table.add = add;
   table.quantize_q8 = quantize_q8;
   table.argmax = argmax;
+  table.round_bf16 = round_bf16;
   for (size_t i = 0; i < kKvTypeCount; ++i) {
     const KvTypeRow& row = kv_type_row(static_cast<KvType>(i));
     table.store_key[i] = row.store_key;

@@ -55,18 +55,12 @@ void for_each_run(const BlockArgs& args, void (*work)(const BlockArgs&, const Ba
   }
 }
 
-// One task: one key-value head for a tile of rows of one sequence. Which rows share a tile changes
-// no result.
-struct Tile {
-  const BatchRun* run;
-  size_t first_row;
-  size_t rows;
-};
 constexpr size_t kTileRows = kAttentionPass / 2;
 
 // Bits of the key blocks that each row and each head of a group see; rows of one query block share
 // them. Room was reserved by reserve_visible().
-void mark_visible(const BlockArgs& args, const Tile& tile, size_t kv_head, VisibleBlocks& visible) {
+void mark_visible(const BlockArgs& args, const AttentionTile& tile, size_t kv_head,
+                  VisibleBlocks& visible) {
   const BlockSparse& blocks = *args.spec.mask.blocks;
   const size_t group = args.spec.attention.group();
   visible.lists.clear();
@@ -99,7 +93,7 @@ void reserve_visible(const BlockArgs& args, size_t longest) {
   }
 }
 
-void attend(const BlockArgs& args, const Tile& tile, size_t head, size_t thread) {
+void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_t thread) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
   StepState& state = args.state;
@@ -206,7 +200,8 @@ void attention_block(const BlockArgs& args, Taps& taps) {
     for_each_run(args, rotate_and_store<true, true>);
   }
 
-  std::vector<Tile> tiles;
+  std::vector<AttentionTile>& tiles = state.tiles;
+  tiles.clear();
   size_t first_row = 0;
   for (const BatchRun& run : args.batch.runs) {
     for (size_t i = 0; i < run.tokens.size(); i += kTileRows) {

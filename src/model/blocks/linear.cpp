@@ -9,14 +9,22 @@ namespace {
 // of output.
 constexpr size_t kRowGrain = 16;
 
-bool needs_quantized(const RunContext& context, const RowBlock& block) {
-  return context.numerics == Numerics::kFast &&
-         context.kernels->matmul_q8[index_of(block.format)] != nullptr;
+// What the activations are rounded to for a product.
+enum class Rounding : uint8_t { kNone, kQ8, kBF16 };
+
+Rounding rounding_for(const RunContext& context, const RowBlock& block, size_t cols) {
+  if (context.numerics != Numerics::kFast) return Rounding::kNone;
+  if (context.kernels->matmul_q8[index_of(block.format)] != nullptr) return Rounding::kQ8;
+  const bool pairs = block.format == Format::kBF16 && cols % 2 == 0;
+  return pairs && context.kernels->matmul_bf16 != nullptr ? Rounding::kBF16 : Rounding::kNone;
 }
 
-bool needs_quantized(const RunContext& context, const Matrix& weights) {
-  return std::any_of(weights.blocks.begin(), weights.blocks.end(),
-                     [&](const RowBlock& block) { return needs_quantized(context, block); });
+void round_for(RunContext& context, const Matrix& weights, Activations& x) {
+  for (const RowBlock& block : weights.blocks) {
+    const Rounding rounding = rounding_for(context, block, weights.cols);
+    if (rounding == Rounding::kQ8) x.quantize(context);
+    if (rounding == Rounding::kBF16) x.round_bf16(context);
+  }
 }
 
 // Weight rows [begin, end).
@@ -45,11 +53,17 @@ void multiply(RunContext& context, const RowGroup& group, const Activations& x, 
       args.y = y + group.first * y_stride + first;
       args.y_stride = y_stride;
       args.scratch = context.scratch[thread].data();
-      if (needs_quantized(context, block)) {
-        args.q = x.quantized_rows(group.first);
-        context.kernels->matmul_q8[index_of(block.format)](args);
-      } else {
-        context.kernels->matmul_f32[index_of(block.format)](args);
+      switch (rounding_for(context, block, weights.cols)) {
+        case Rounding::kQ8:
+          args.q = x.quantized_rows(group.first);
+          context.kernels->matmul_q8[index_of(block.format)](args);
+          break;
+        case Rounding::kBF16:
+          args.bf16 = x.bf16_rows(group.first);
+          context.kernels->matmul_bf16(args);
+          break;
+        case Rounding::kNone:
+          context.kernels->matmul_f32[index_of(block.format)](args);
       }
     }
     first += block.rows;
@@ -62,6 +76,7 @@ float* Activations::resize(size_t rows, size_t cols) {
   rows_ = rows;
   cols_ = cols;
   quantized_ = false;
+  rounded_ = false;
   values_.ensure(rows * cols);
   return values_.data();
 }
@@ -83,6 +98,16 @@ void Activations::quantize(RunContext& context) {
   quantized_ = true;
 }
 
+void Activations::round_bf16(RunContext& context) {
+  if (rounded_) return;
+  bf16_.ensure(rows_ * cols_);
+  context.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+    for (size_t r = begin; r < end; ++r)
+      context.kernels->round_bf16(row(r), bf16_.data() + r * cols_, cols_);
+  });
+  rounded_ = true;
+}
+
 QuantizedRows Activations::quantized_rows(size_t first) const {
   const QuantizedRows all = {q_values_.data(),        q_scales_.data(),
                              q_sums_.data(),          q_second_values_.data(),
@@ -93,7 +118,7 @@ QuantizedRows Activations::quantized_rows(size_t first) const {
 void linear(RunContext& context, const Matrix& weights, Activations& x, float* y, size_t y_stride,
             std::span<const float> bias) {
   const RowGroup all{&weights, 0, x.rows()};
-  if (needs_quantized(context, weights)) x.quantize(context);
+  round_for(context, weights, x);
   context.reserve_scratch(matmul_scratch_floats(weights.cols));
   context.threads->run(weights.rows, kRowGrain, [&](size_t begin, size_t end, size_t thread) {
     multiply(context, all, x, y, y_stride, {begin, end}, thread);
@@ -107,10 +132,7 @@ void linear(RunContext& context, const Matrix& weights, Activations& x, float* y
 void linear_groups(RunContext& context, std::span<const RowGroup> groups, Activations& x, float* y,
                    size_t y_stride) {
   if (groups.empty()) return;
-  const bool quantized = std::any_of(groups.begin(), groups.end(), [&](const RowGroup& group) {
-    return needs_quantized(context, *group.weights);
-  });
-  if (quantized) x.quantize(context);
+  for (const RowGroup& group : groups) round_for(context, *group.weights, x);
   const Matrix& shape = *groups.front().weights;
   context.reserve_scratch(matmul_scratch_floats(shape.cols));
   // Each thread takes the same share of every matrix: balanced, however the rows are spread.

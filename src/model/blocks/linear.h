@@ -24,12 +24,17 @@ class Activations {
   void quantize(RunContext& context);
   bool quantized() const { return quantized_; }
   QuantizedRows quantized_rows(size_t first = 0) const;  // from row `first` on
+  // As quantize(), to bf16.
+  void round_bf16(RunContext& context);
+  const uint16_t* bf16_rows(size_t first) const { return bf16_.data() + first * cols_; }
 
  private:
   size_t rows_ = 0;
   size_t cols_ = 0;
   bool quantized_ = false;
+  bool rounded_ = false;
   AlignedBuffer<float> values_;
+  AlignedBuffer<uint16_t> bf16_;
   mutable AlignedBuffer<int8_t> q_values_;
   mutable AlignedBuffer<float> q_scales_;
   mutable AlignedBuffer<float> q_sums_;
