@@ -30,6 +30,13 @@ void fill_avx512_vnni(KernelTable& table) {
 }
 #endif
 
+#ifdef PHIDIAS_ISA_NEON
+void fill_neon(KernelTable& table) {
+  neon::fill_matmul_f32(table);
+  neon::fill_attention(table);
+}
+#endif
+
 #ifdef PHIDIAS_ISA_AVX512_BF16
 void fill_avx512_bf16(KernelTable& table) { avx512_bf16::fill_matmul_bf16(table); }
 #endif
@@ -44,6 +51,9 @@ struct Entry {
 
 constexpr Entry kEntries[] = {
     {"scalar", {}, scalar::fill},
+#ifdef PHIDIAS_ISA_NEON
+    {"neon", {}, fill_neon},
+#endif
 #ifdef PHIDIAS_ISA_AVX2
     {"avx2", {.avx2 = true}, fill_avx2},
 #endif

@@ -17,6 +17,11 @@ void fill_layer_norm(KernelTable& table);
 void fill_gegelu(KernelTable& table);
 }  // namespace avx2
 
+namespace neon {
+void fill_matmul_f32(KernelTable& table);
+void fill_attention(KernelTable& table);
+}  // namespace neon
+
 namespace avx512_bf16 {
 void fill_matmul_bf16(KernelTable& table);
 }  // namespace avx512_bf16

@@ -26,12 +26,17 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
                                              size_t columns, float* out) {
   using Floats = typename V::Floats;
   constexpr size_t kPairs = kLeft * kRight;
+  constexpr size_t kPasses = kFloatLanes / V::kLanes;
+  static_assert(kPasses == 1 || kPasses == 2 || kPasses == 4);
   Floats sums[kPairs];
-  for (size_t pass = 0; pass < kFloatLanes / V::kLanes; ++pass) {
+  [[maybe_unused]] Floats odd[kPairs];  // of passes 2 and 3, where there are so many
+  for (size_t pass = 0; pass < kPasses; ++pass) {
     Floats lanes[kPairs];
 #pragma GCC unroll 32
     for (size_t i = 0; i < kPairs; ++i) lanes[i] = V::zero();
-    size_t column = pass * V::kLanes;
+    // Folded in halves, a quarter goes with the one after the next: 0, 2, then 1, 3.
+    const size_t quarter = kPasses == 4 ? (pass % 2) * 2 + pass / 2 : pass;
+    size_t column = quarter * V::kLanes;
     for (; column + V::kLanes <= columns; column += kFloatLanes) {
       Floats x[kRight];
 #pragma GCC unroll 8
@@ -58,7 +63,17 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
       }
     }
 #pragma GCC unroll 32
-    for (size_t i = 0; i < kPairs; ++i) sums[i] = pass == 0 ? lanes[i] : V::add(sums[i], lanes[i]);
+    for (size_t i = 0; i < kPairs; ++i) {
+      if constexpr (kPasses == 4) {
+        Floats& sum = pass < 2 ? sums[i] : odd[i];
+        sum = pass % 2 == 0 ? lanes[i] : V::add(sum, lanes[i]);
+      } else {
+        sums[i] = pass == 0 ? lanes[i] : V::add(sums[i], lanes[i]);
+      }
+    }
+  }
+  if constexpr (kPasses == 4) {
+    for (size_t i = 0; i < kPairs; ++i) sums[i] = V::add(sums[i], odd[i]);
   }
 #pragma GCC unroll 8
   for (size_t i = 0; i + 4 <= kPairs; i += 4) V::fold4(sums + i, out + i);
