@@ -4,68 +4,129 @@
 #include <cmath>
 
 #include "quant/blocks.h"
+#include "quant/lanes.h"
 
 namespace phidias {
 namespace {
 
-constexpr int kRefinements = 2;  // a third changes the error by less than 0.1 %
-constexpr int kSteps = 10;       // tried to either side of a sub-block's own range
-constexpr float kStep = 0.1F;    // of a level
+constexpr int kRefinements = 1;  // a second changes the error by 0.1 %
+constexpr int kSteps = 5;        // tried to either side of a sub-block's own range
+constexpr float kStep = 0.2F;    // of a level; halves of it change the error by 0.1 %
 
-// Nothing below branches on single values, and sums run in lanes: so compilers make vectors of the
-// loops without being allowed to reorder anything.
-template <size_t kCount, typename Term>
-float sum(Term term) {
-  constexpr size_t kLanes = 8;
-  float lanes[kLanes] = {};
-  for (size_t i = 0; i < kCount; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+// The sub-blocks of a block lie side by side: number [i][s] belongs to value i of sub-block s.
+template <size_t kBlocks>
+struct Lanes {
+  float of[kBlocks];
+};
+template <size_t kBlocks>
+struct SubBlocks {
+  static constexpr size_t kValues = kSuperBlockValues / kBlocks;
+  Lanes<kBlocks> values[kValues];
+  Lanes<kBlocks> weights[kValues];
+  Lanes<kBlocks> quants[kValues];
+};
+
+// Large weights matter more to the output than their share of the squared error says: a value
+// weighs its sub-block's root mean square plus its own magnitude, times its column's importance.
+template <size_t kBlocks>
+void load(const float* values, const float* importance, SubBlocks<kBlocks>& blocks) {
+  constexpr size_t kValues = SubBlocks<kBlocks>::kValues;
+  for (size_t s = 0; s < kBlocks; ++s) {
+    const float* of = values + s * kValues;
+    const float* matters = importance == nullptr ? nullptr : importance + s * kValues;
+    float squares = 0;
+    float total = 0;
+    for (size_t i = 0; i < kValues; ++i) {
+      squares += of[i] * of[i];
+      total += matters == nullptr ? 1 : matters[i];
+    }
+    const float typical = std::sqrt(squares / static_cast<float>(kValues));
+    for (size_t i = 0; i < kValues; ++i) {
+      blocks.values[i].of[s] = of[i];
+      const float factor = matters != nullptr && total > 0 ? matters[i] : 1;
+      blocks.weights[i].of[s] = factor * (typical + std::fabs(of[i]));
+    }
   }
-  float total = 0;
-  for (const float lane : lanes) total += lane;
-  return total;
 }
 
+// Sums over a sub-block, each value by its weight.
+template <size_t kBlocks>
+struct Sums {
+  Lanes<kBlocks> q, qq, qx;
+};
+
 // Truncates to a whole number in [0, highest]; NaN gives 0.
-float truncate_within(float value, float highest) {
-  const float positive = value > 0 ? value : 0;
-  return static_cast<float>(static_cast<int>(positive < highest ? positive : highest));
+[[gnu::always_inline]] inline float truncate_within(float value, float highest) {
+  return static_cast<float>(static_cast<int>(std::min(std::max(0.0F, value), highest)));
+}
+
+// quant = the nearest level of value * inverse + shift, within [lowest, lowest + levels].
+struct Levels {
+  float lowest;
+  float count;
+};
+
+// The two hot loops. `shift` and `inverse` are numbers of each sub-block.
+template <size_t kBlocks>
+[[gnu::always_inline]] inline void quantize(SubBlocks<kBlocks>& __restrict blocks,
+                                            const Lanes<kBlocks>& __restrict inverse,
+                                            const Lanes<kBlocks>& __restrict shift, Levels levels,
+                                            Sums<kBlocks>& __restrict sums) {
+  sums = {};
+  for (size_t i = 0; i < SubBlocks<kBlocks>::kValues; ++i) {
+    for (size_t s = 0; s < kBlocks; ++s) {
+      const float x = blocks.values[i].of[s];
+      const float place = (x + shift.of[s]) * inverse.of[s] - levels.lowest + 0.5F;
+      const float q = levels.lowest + truncate_within(place, levels.count);
+      const float wq = blocks.weights[i].of[s] * q;
+      blocks.quants[i].of[s] = q;
+      sums.q.of[s] += wq;
+      sums.qq.of[s] += wq * q;
+      sums.qx.of[s] += wq * x;
+    }
+  }
+}
+// The error of value = scale * quant - shift.
+template <size_t kBlocks>
+[[gnu::always_inline]] inline void measure(const SubBlocks<kBlocks>& __restrict blocks,
+                                           const Lanes<kBlocks>& __restrict scale,
+                                           const Lanes<kBlocks>& __restrict shift,
+                                           Lanes<kBlocks>& __restrict error) {
+  error = {};
+  for (size_t i = 0; i < SubBlocks<kBlocks>::kValues; ++i) {
+    for (size_t s = 0; s < kBlocks; ++s) {
+      const float miss =
+          scale.of[s] * blocks.quants[i].of[s] - shift.of[s] - blocks.values[i].of[s];
+      error.of[s] += blocks.weights[i].of[s] * miss * miss;
+    }
+  }
 }
 
 // ---- value = scale * quant - minimum
-// --------------------------------------------------------------
 
 constexpr size_t kAffineValues = 32;
 constexpr size_t kAffineBlocks = kSuperBlockValues / kAffineValues;
+using AffineLanes = Lanes<kAffineBlocks>;
+using AffineBlocks = SubBlocks<kAffineBlocks>;
+
+PHIDIAS_WIDE_CLONES
+void quantize_affine(AffineBlocks& blocks, const AffineLanes& inverse, const AffineLanes& minimum,
+                     float highest, Sums<kAffineBlocks>& sums) {
+  quantize(blocks, inverse, minimum, {0, highest}, sums);
+}
+PHIDIAS_WIDE_CLONES
+void measure_affine(const AffineBlocks& blocks, const AffineLanes& scale,
+                    const AffineLanes& minimum, AffineLanes& error) {
+  measure(blocks, scale, minimum, error);
+}
 
 struct Affine {
   float scale = 0;
   float minimum = 0;  // not negative
 };
 
-void quantize_affine(const float* values, Affine fit, float highest, float* quants) {
-  const float inverse = inverse_of(fit.scale);
-  for (size_t i = 0; i < kAffineValues; ++i) {
-    quants[i] = truncate_within((values[i] + fit.minimum) * inverse + 0.5F, highest);
-  }
-}
-
-float affine_error(const float* values, const float* weights, Affine fit, const float* quants) {
-  return sum<kAffineValues>([&](size_t i) {
-    const float miss = fit.scale * quants[i] - fit.minimum - values[i];
-    return weights[i] * miss * miss;
-  });
-}
-
-// Least squares for given quants.
-Affine solve_affine(const float* values, const float* weights, const float* quants) {
-  const float w = sum<kAffineValues>([&](size_t i) { return weights[i]; });
-  const float wx = sum<kAffineValues>([&](size_t i) { return weights[i] * values[i]; });
-  const float wq = sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i]; });
-  const float wqq =
-      sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i] * quants[i]; });
-  const float wqx =
-      sum<kAffineValues>([&](size_t i) { return weights[i] * quants[i] * values[i]; });
+// Least squares for given quants, of which `w` and `wx` are the sums that do not depend on them.
+Affine solve_affine(float w, float wx, float wq, float wqq, float wqx) {
   const float determinant = w * wqq - wq * wq;
   if (!(determinant > 0)) return {};
   const Affine fit = {(w * wqx - wq * wx) / determinant, (wq * wqx - wqq * wx) / determinant};
@@ -74,26 +135,55 @@ Affine solve_affine(const float* values, const float* weights, const float* quan
   return {wqq > 0 ? wqx / wqq : 0, 0};
 }
 
-// The best scale and minimum of one sub-block: levels laid over slightly more or less than its
-// range, each then fitted to the values that fell on them.
-Affine search_affine(const float* values, const float* weights, float highest) {
-  const auto [lowest, largest] = std::minmax_element(values, values + kAffineValues);
-  const float low = std::min(*lowest, 0.0F);
-  const float range = *largest - low;
-  if (!(range > 0)) return {0, -low};
+struct AffineFits {
+  AffineLanes scale;
+  AffineLanes minimum;
+};
 
-  float quants[kAffineValues];
-  Affine best = {range / highest, -low};
-  quantize_affine(values, best, highest, quants);
-  float best_error = affine_error(values, weights, best, quants);
+// The best scale and minimum of each sub-block: levels laid over slightly more or less than its
+// range, each then fitted to the values that fell on them.
+AffineFits search_affine(AffineBlocks& blocks, float highest) {
+  AffineLanes low = {}, high = {}, w = {}, wx = {};
+  for (size_t s = 0; s < kAffineBlocks; ++s) high.of[s] = blocks.values[0].of[s];
+  for (size_t i = 0; i < kAffineValues; ++i) {
+    for (size_t s = 0; s < kAffineBlocks; ++s) {
+      const float x = blocks.values[i].of[s];
+      low.of[s] = x < low.of[s] ? x : low.of[s];
+      high.of[s] = x > high.of[s] ? x : high.of[s];
+      w.of[s] += blocks.weights[i].of[s];
+      wx.of[s] += blocks.weights[i].of[s] * x;
+    }
+  }
+  AffineFits best = {}, tried = {};
+  AffineLanes inverse = {}, minimum = {}, error = {}, least = {};
+  Sums<kAffineBlocks> sums;
+  for (size_t s = 0; s < kAffineBlocks; ++s) {
+    const float range = high.of[s] - low.of[s];
+    minimum.of[s] = -low.of[s];
+    best.scale.of[s] = range > 0 ? range / highest : 0;
+    best.minimum.of[s] = -low.of[s];
+    inverse.of[s] = inverse_of(best.scale.of[s]);
+  }
+  quantize_affine(blocks, inverse, minimum, highest, sums);
+  measure_affine(blocks, best.scale, best.minimum, least);
   for (int step = -kSteps; step <= kSteps; ++step) {
     const float levels = highest + kStep * static_cast<float>(step);
-    quantize_affine(values, {range / levels, -low}, highest, quants);
-    const Affine fit = solve_affine(values, weights, quants);
-    const float error = affine_error(values, weights, fit, quants);
-    if (error < best_error) {
-      best = fit;
-      best_error = error;
+    for (size_t s = 0; s < kAffineBlocks; ++s) {
+      inverse.of[s] = inverse_of((high.of[s] - low.of[s]) / levels);
+    }
+    quantize_affine(blocks, inverse, minimum, highest, sums);
+    for (size_t s = 0; s < kAffineBlocks; ++s) {
+      const Affine fit =
+          solve_affine(w.of[s], wx.of[s], sums.q.of[s], sums.qq.of[s], sums.qx.of[s]);
+      tried.scale.of[s] = fit.scale;
+      tried.minimum.of[s] = fit.minimum;
+    }
+    measure_affine(blocks, tried.scale, tried.minimum, error);
+    for (size_t s = 0; s < kAffineBlocks; ++s) {
+      if (!(error.of[s] < least.of[s])) continue;
+      least.of[s] = error.of[s];
+      best.scale.of[s] = tried.scale.of[s];
+      best.minimum.of[s] = tried.minimum.of[s];
     }
   }
   return best;
@@ -103,48 +193,78 @@ uint8_t neighbour(uint8_t code, int step) {
   return static_cast<uint8_t>(std::clamp(static_cast<int>(code) + step, 0, 63));
 }
 
-// A sub-block with its codes chosen.
-struct CodedAffine {
-  uint8_t scale = 0;
-  uint8_t minimum = 0;
-  float error = -1;
-  float quants[kAffineValues];
-};
-
-// The pair of codes next to `wanted` with the least error, and the quants that belong to it.
-CodedAffine choose_affine_codes(const float* values, const float* weights, Affine wanted,
-                                Affine unit, float highest) {
-  const uint8_t scale_centre = truncate_to(wanted.scale * inverse_of(unit.scale) + 0.5F, 63);
-  const uint8_t minimum_centre = truncate_to(wanted.minimum * inverse_of(unit.minimum) + 0.5F, 63);
-  CodedAffine best;
-  CodedAffine tried;
+// The pairs of codes next to `wanted` with the least errors, and the quants that belong to them.
+// Returns the sum of the errors.
+float choose_affine_codes(AffineBlocks& blocks, const AffineFits& wanted, Affine unit,
+                          float highest, AffineBlock& block) {
+  SubBlockCodes centre = {};
+  for (size_t s = 0; s < kAffineBlocks; ++s) {
+    centre.scale[s] = truncate_to(wanted.scale.of[s] * inverse_of(unit.scale) + 0.5F, 63);
+    centre.minimum[s] = truncate_to(wanted.minimum.of[s] * inverse_of(unit.minimum) + 0.5F, 63);
+  }
+  AffineLanes least = {}, error = {}, scale = {}, inverse = {}, minimum = {};
+  for (float& of : least.of) of = -1;
+  Sums<kAffineBlocks> sums;
+  const auto lay = [&](const SubBlockCodes& codes) {
+    for (size_t s = 0; s < kAffineBlocks; ++s) {
+      scale.of[s] = unit.scale * static_cast<float>(codes.scale[s]);
+      inverse.of[s] = inverse_of(scale.of[s]);
+      minimum.of[s] = unit.minimum * static_cast<float>(codes.minimum[s]);
+    }
+    quantize_affine(blocks, inverse, minimum, highest, sums);
+  };
+  block.codes = centre;
   for (int scale_step = -1; scale_step <= 1; ++scale_step) {
     for (int minimum_step = -1; minimum_step <= 1; ++minimum_step) {
-      tried.scale = neighbour(scale_centre, scale_step);
-      tried.minimum = neighbour(minimum_centre, minimum_step);
-      const Affine fit = {unit.scale * static_cast<float>(tried.scale),
-                          unit.minimum * static_cast<float>(tried.minimum)};
-      quantize_affine(values, fit, highest, tried.quants);
-      tried.error = affine_error(values, weights, fit, tried.quants);
-      if (best.error < 0 || tried.error < best.error) best = tried;
+      SubBlockCodes codes;
+      for (size_t s = 0; s < kAffineBlocks; ++s) {
+        codes.scale[s] = neighbour(centre.scale[s], scale_step);
+        codes.minimum[s] = neighbour(centre.minimum[s], minimum_step);
+      }
+      lay(codes);
+      measure_affine(blocks, scale, minimum, error);
+      for (size_t s = 0; s < kAffineBlocks; ++s) {
+        if (least.of[s] >= 0 && !(error.of[s] < least.of[s])) continue;
+        least.of[s] = error.of[s];
+        block.codes.scale[s] = codes.scale[s];
+        block.codes.minimum[s] = codes.minimum[s];
+      }
     }
   }
-  return best;
+  lay(block.codes);
+  float total = 0;
+  for (size_t s = 0; s < kAffineBlocks; ++s) {
+    total += least.of[s];
+    for (size_t i = 0; i < kAffineValues; ++i) {
+      block.quants[s * kAffineValues + i] = static_cast<uint8_t>(blocks.quants[i].of[s]);
+    }
+  }
+  return total;
 }
 
 // Least squares for the block's own two floats, all codes and quants given.
-Affine solve_affine_units(const float* values, const float* weights, const AffineBlock& block,
-                          Affine old) {
+Affine solve_affine_units(const AffineBlocks& blocks, const AffineBlock& block, Affine old) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // value = scale * a - minimum * b
-  for (size_t i = 0; i < kSuperBlockValues; ++i) {
-    const size_t s = i / kAffineValues;
-    const double a = static_cast<double>(block.codes.scale[s]) * block.quants[i];
-    const double b = block.codes.minimum[s];
-    aa += weights[i] * a * a;
-    ab += weights[i] * a * b;
-    bb += weights[i] * b * b;
-    ax += weights[i] * a * values[i];
-    bx += weights[i] * b * values[i];
+  for (size_t s = 0; s < kAffineBlocks; ++s) {
+    // Of the sub-block first, in which the codes are constant.
+    double w = 0, q = 0, qq = 0, x = 0, qx = 0;
+    for (size_t i = 0; i < kAffineValues; ++i) {
+      const double weight = static_cast<double>(blocks.weights[i].of[s]);
+      const double value = static_cast<double>(blocks.values[i].of[s]);
+      const double quant = block.quants[s * kAffineValues + i];
+      w += weight;
+      q += weight * quant;
+      qq += weight * quant * quant;
+      x += weight * value;
+      qx += weight * quant * value;
+    }
+    const double scale = block.codes.scale[s];
+    const double minimum = block.codes.minimum[s];
+    aa += scale * scale * qq;
+    ab += scale * minimum * q;
+    bb += minimum * minimum * w;
+    ax += scale * qx;
+    bx += minimum * x;
   }
   const double determinant = aa * bb - ab * ab;
   if (!(determinant > 1e-9 * aa * bb)) {
@@ -155,80 +275,104 @@ Affine solve_affine_units(const float* values, const float* weights, const Affin
 }
 
 // ---- value = scale * quant
-// ------------------------------------------------------------------------
 
 constexpr size_t kSymmetricValues = 16;
 constexpr size_t kSymmetricBlocks = kSuperBlockValues / kSymmetricValues;
 constexpr float kLowestLevel = -32;
 constexpr float kHighestLevel = 31;
+using SymmetricLanes = Lanes<kSymmetricBlocks>;
+using SymmetricBlocks = SubBlocks<kSymmetricBlocks>;
 
-void quantize_symmetric(const float* values, float inverse, float* quants) {
-  for (size_t i = 0; i < kSymmetricValues; ++i) {
-    quants[i] = kLowestLevel + truncate_within(values[i] * inverse - kLowestLevel + 0.5F,
-                                               kHighestLevel - kLowestLevel);
-  }
+PHIDIAS_WIDE_CLONES
+void quantize_symmetric(SymmetricBlocks& blocks, const SymmetricLanes& inverse,
+                        Sums<kSymmetricBlocks>& sums) {
+  static constexpr SymmetricLanes kNone = {};
+  quantize(blocks, inverse, kNone, {kLowestLevel, kHighestLevel - kLowestLevel}, sums);
+}
+PHIDIAS_WIDE_CLONES
+void measure_symmetric(const SymmetricBlocks& blocks, const SymmetricLanes& scale,
+                       SymmetricLanes& error) {
+  measure(blocks, scale, SymmetricLanes{}, error);
 }
 
-// The best scale of one sub-block: the value of largest magnitude lies near one end of the levels.
-float search_symmetric(const float* values, const float* weights) {
-  float peak = 0;
+// The best scale of each sub-block: the value of largest magnitude lies near one end of the levels.
+SymmetricLanes search_symmetric(SymmetricBlocks& blocks) {
+  SymmetricLanes peak = {}, inverse = {}, best = {}, best_gain = {};
   for (size_t i = 0; i < kSymmetricValues; ++i) {
-    if (std::fabs(values[i]) > std::fabs(peak)) peak = values[i];
+    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+      const float x = blocks.values[i].of[s];
+      if (std::fabs(x) > std::fabs(peak.of[s])) peak.of[s] = x;
+    }
   }
-  const float inverse_peak = inverse_of(peak);
-  float best = 0;
-  float best_gain = 0;
-  float quants[kSymmetricValues];
+  Sums<kSymmetricBlocks> sums;
   for (const float end : {kLowestLevel, kHighestLevel}) {
     for (int step = -kSteps; step <= kSteps; ++step) {
-      quantize_symmetric(values, inverse_peak * (end + kStep * static_cast<float>(step)), quants);
-      const float wqq =
-          sum<kSymmetricValues>([&](size_t i) { return weights[i] * quants[i] * quants[i]; });
-      const float wqx =
-          sum<kSymmetricValues>([&](size_t i) { return weights[i] * quants[i] * values[i]; });
-      // With the best scale wqx / wqq, the error is the sum of weight * value^2 less this.
-      const float gain = wqq > 0 ? wqx * (wqx / wqq) : 0;
-      if (gain > best_gain) {
-        best = wqx / wqq;
-        best_gain = gain;
+      const float level = end + kStep * static_cast<float>(step);
+      for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+        inverse.of[s] = inverse_of(peak.of[s]) * level;
+      }
+      quantize_symmetric(blocks, inverse, sums);
+      for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+        const float wqq = sums.qq.of[s];
+        const float wqx = sums.qx.of[s];
+        // With the best scale wqx / wqq, the error is the sum of weight * value^2 less this.
+        const float gain = wqq > 0 ? wqx * (wqx / wqq) : 0;
+        if (!(gain > best_gain.of[s])) continue;
+        best.of[s] = wqx / wqq;
+        best_gain.of[s] = gain;
       }
     }
   }
   return best;
 }
 
-struct CodedSymmetric {
-  int8_t code = 0;
-  float error = -1;
-  float quants[kSymmetricValues];
-};
-
-CodedSymmetric choose_symmetric_code(const float* values, const float* weights, float wanted,
-                                     float unit) {
-  const int centre = static_cast<int>(truncate_to(wanted * inverse_of(unit) + 128.5F, 255)) - 128;
-  CodedSymmetric best;
-  CodedSymmetric tried;
+float choose_symmetric_codes(SymmetricBlocks& blocks, const SymmetricLanes& wanted, float unit,
+                             SymmetricBlock& block) {
+  SymmetricLanes least = {}, error = {}, scale = {}, inverse = {};
+  for (float& of : least.of) of = -1;
+  Sums<kSymmetricBlocks> sums;
+  const auto lay = [&](const int8_t(&codes)[kSymmetricBlocks]) {
+    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+      scale.of[s] = unit * static_cast<float>(codes[s]);
+      inverse.of[s] = inverse_of(scale.of[s]);
+    }
+    quantize_symmetric(blocks, inverse, sums);
+  };
   for (int step = -1; step <= 1; ++step) {
-    tried.code = static_cast<int8_t>(std::clamp(centre + step, -128, 127));
-    const float scale = unit * static_cast<float>(tried.code);
-    quantize_symmetric(values, inverse_of(scale), tried.quants);
-    tried.error = sum<kSymmetricValues>([&](size_t i) {
-      const float miss = scale * tried.quants[i] - values[i];
-      return weights[i] * miss * miss;
-    });
-    if (best.error < 0 || tried.error < best.error) best = tried;
+    int8_t codes[kSymmetricBlocks];
+    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+      const float code = wanted.of[s] * inverse_of(unit) + 128.5F;
+      const int centre = static_cast<int>(truncate_to(code, 255)) - 128;
+      codes[s] = static_cast<int8_t>(std::clamp(centre + step, -128, 127));
+    }
+    lay(codes);
+    measure_symmetric(blocks, scale, error);
+    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+      if (least.of[s] >= 0 && !(error.of[s] < least.of[s])) continue;
+      least.of[s] = error.of[s];
+      block.codes[s] = codes[s];
+    }
   }
-  return best;
+  lay(block.codes);
+  float total = 0;
+  for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+    total += least.of[s];
+    for (size_t i = 0; i < kSymmetricValues; ++i) {
+      block.quants[s * kSymmetricValues + i] = static_cast<int8_t>(blocks.quants[i].of[s]);
+    }
+  }
+  return total;
 }
 
-float solve_symmetric_unit(const float* values, const float* weights, const SymmetricBlock& block,
-                           float old) {
+float solve_symmetric_unit(const SymmetricBlocks& blocks, const SymmetricBlock& block, float old) {
   double aa = 0, ax = 0;
-  for (size_t i = 0; i < kSuperBlockValues; ++i) {
-    const size_t sub_block = i / kSymmetricValues;
-    const double a = static_cast<double>(block.codes[sub_block]) * block.quants[i];
-    aa += weights[i] * a * a;
-    ax += weights[i] * a * values[i];
+  for (size_t s = 0; s < kSymmetricBlocks; ++s) {
+    for (size_t i = 0; i < kSymmetricValues; ++i) {
+      const double weight = static_cast<double>(blocks.weights[i].of[s]);
+      const double a = static_cast<double>(block.codes[s]) * block.quants[s * kSymmetricValues + i];
+      aa += weight * a * a;
+      ax += weight * a * static_cast<double>(blocks.values[i].of[s]);
+    }
   }
   return aa > 0 ? static_cast<float>(ax / aa) : old;
 }
@@ -256,24 +400,15 @@ void pack_codes(const SubBlockCodes& codes, uint8_t (&packed)[12]) {
   }
 }
 
-void weigh(std::span<const float> values, std::span<float> weights) {
-  float squares = 0;
-  for (const float value : values) squares += value * value;
-  const float typical = std::sqrt(squares / static_cast<float>(values.size()));
-  for (size_t i = 0; i < values.size(); ++i) weights[i] = typical + std::fabs(values[i]);
-}
-
-AffineBlock encode_affine(std::span<const float, kSuperBlockValues> values, uint8_t highest_quant) {
+AffineBlock encode_affine(const float* values, const float* importance, uint8_t highest_quant) {
   const auto highest = static_cast<float>(highest_quant);
-  float weights[kSuperBlockValues];
-  Affine wanted[kAffineBlocks];
+  AffineBlocks blocks;
+  load(values, importance, blocks);
+  const AffineFits wanted = search_affine(blocks, highest);
   Affine unit;
   for (size_t s = 0; s < kAffineBlocks; ++s) {
-    const size_t at = s * kAffineValues;
-    weigh(values.subspan(at, kAffineValues), {weights + at, kAffineValues});
-    wanted[s] = search_affine(values.data() + at, weights + at, highest);
-    unit.scale = std::max(unit.scale, wanted[s].scale / 63.0F);
-    unit.minimum = std::max(unit.minimum, wanted[s].minimum / 63.0F);
+    unit.scale = std::max(unit.scale, wanted.scale.of[s] / 63.0F);
+    unit.minimum = std::max(unit.minimum, wanted.minimum.of[s] / 63.0F);
   }
 
   AffineBlock best = {};
@@ -283,37 +418,24 @@ AffineBlock encode_affine(std::span<const float, kSuperBlockValues> values, uint
     block.scale = encode_scale(unit.scale);
     block.minimum = encode_scale(unit.minimum);
     const Affine rounded = {decode_f16(block.scale), decode_f16(block.minimum)};
-    float error = 0;
-    for (size_t s = 0; s < kAffineBlocks; ++s) {
-      const size_t at = s * kAffineValues;
-      const CodedAffine coded =
-          choose_affine_codes(values.data() + at, weights + at, wanted[s], rounded, highest);
-      block.codes.scale[s] = coded.scale;
-      block.codes.minimum[s] = coded.minimum;
-      for (size_t i = 0; i < kAffineValues; ++i) {
-        block.quants[at + i] = static_cast<uint8_t>(coded.quants[i]);
-      }
-      error += coded.error;
-    }
+    const float error = choose_affine_codes(blocks, wanted, rounded, highest, block);
     if (best_error < 0 || error < best_error) {
       best = block;
       best_error = error;
     }
-    unit = solve_affine_units(values.data(), weights, block, rounded);
+    unit = solve_affine_units(blocks, block, rounded);
     unit = {std::max(unit.scale, 0.0F), std::max(unit.minimum, 0.0F)};
   }
   return best;
 }
 
-SymmetricBlock encode_symmetric(std::span<const float, kSuperBlockValues> values) {
-  float weights[kSuperBlockValues];
-  float wanted[kSymmetricBlocks];
+SymmetricBlock encode_symmetric(const float* values, const float* importance) {
+  SymmetricBlocks blocks;
+  load(values, importance, blocks);
+  const SymmetricLanes wanted = search_symmetric(blocks);
   float peak = 0;
-  for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-    const size_t at = s * kSymmetricValues;
-    weigh(values.subspan(at, kSymmetricValues), {weights + at, kSymmetricValues});
-    wanted[s] = search_symmetric(values.data() + at, weights + at);
-    if (std::fabs(wanted[s]) > std::fabs(peak)) peak = wanted[s];
+  for (const float scale : wanted.of) {
+    if (std::fabs(scale) > std::fabs(peak)) peak = scale;
   }
 
   SymmetricBlock best = {};
@@ -323,22 +445,12 @@ SymmetricBlock encode_symmetric(std::span<const float, kSuperBlockValues> values
     SymmetricBlock block = {};
     block.scale = encode_scale(unit);
     const float rounded = decode_f16(block.scale);
-    float error = 0;
-    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-      const size_t at = s * kSymmetricValues;
-      const CodedSymmetric coded =
-          choose_symmetric_code(values.data() + at, weights + at, wanted[s], rounded);
-      block.codes[s] = coded.code;
-      for (size_t i = 0; i < kSymmetricValues; ++i) {
-        block.quants[at + i] = static_cast<int8_t>(coded.quants[i]);
-      }
-      error += coded.error;
-    }
+    const float error = choose_symmetric_codes(blocks, wanted, rounded, block);
     if (best_error < 0 || error < best_error) {
       best = block;
       best_error = error;
     }
-    unit = solve_symmetric_unit(values.data(), weights, block, rounded);
+    unit = solve_symmetric_unit(blocks, block, rounded);
   }
   return best;
 }

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace phidias {
 
@@ -23,10 +22,6 @@ struct SubBlockCodes {
 SubBlockCodes unpack_codes(const uint8_t (&packed)[12]);
 void pack_codes(const SubBlockCodes& codes, uint8_t (&packed)[12]);
 
-// Weights of one sub-block: its root mean square plus the magnitude, since large weights matter
-// more to the output than their share of the squared error says.
-void weigh(std::span<const float> values, std::span<float> weights);
-
 // A block of 8 sub-blocks of 32: value = (scale * codes.scale[s]) * quant - minimum *
 // codes.minimum[s].
 struct AffineBlock {
@@ -36,7 +31,8 @@ struct AffineBlock {
   uint8_t quants[kSuperBlockValues];  // 0 to highest_quant
 };
 
-AffineBlock encode_affine(std::span<const float, kSuperBlockValues> values, uint8_t highest_quant);
+// `values` and `importance`, which may be null, are of the block's 256 columns.
+AffineBlock encode_affine(const float* values, const float* importance, uint8_t highest_quant);
 
 // A block of 16 sub-blocks of 16: value = (scale * codes[s]) * quant.
 struct SymmetricBlock {
@@ -45,6 +41,6 @@ struct SymmetricBlock {
   int8_t quants[kSuperBlockValues];  // -32 to 31
 };
 
-SymmetricBlock encode_symmetric(std::span<const float, kSuperBlockValues> values);
+SymmetricBlock encode_symmetric(const float* values, const float* importance);
 
 }  // namespace phidias

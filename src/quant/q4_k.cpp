@@ -28,10 +28,10 @@ void Q4_K::decode(const std::byte* src, float* dst, size_t values) {
   });
 }
 
-void Q4_K::encode(const float* src, std::byte* dst, size_t values) {
-  encode_blocks<Block>(src, dst, values, kBlockValues, [](const float* in, Block& block) {
-    const AffineBlock found =
-        encode_affine(std::span<const float, kSuperBlockValues>(in, kSuperBlockValues), 15);
+void Q4_K::encode(const float* src, std::byte* dst, size_t values, const float* importance) {
+  encode_blocks<Block>(src, dst, values, kBlockValues, [&](const float* in, Block& block) {
+    const float* matters = importance == nullptr ? nullptr : importance + (in - src);
+    const AffineBlock found = encode_affine(in, matters, 15);
     block.scale = found.scale;
     block.minimum = found.minimum;
     pack_codes(found.codes, block.codes);

@@ -19,7 +19,9 @@ struct Q4_K {
   static constexpr uint32_t kBlockValues = 256;
 
   static void decode(const std::byte* src, float* dst, size_t values);
-  static void encode(const float* src, std::byte* dst, size_t values);
+  // importance [values]: how much each column's squared error counts, or null.
+  static void encode(const float* src, std::byte* dst, size_t values,
+                     const float* importance = nullptr);
 };
 
 }  // namespace phidias

@@ -29,10 +29,10 @@ void Q5_K::decode(const std::byte* src, float* dst, size_t values) {
   });
 }
 
-void Q5_K::encode(const float* src, std::byte* dst, size_t values) {
-  encode_blocks<Block>(src, dst, values, kBlockValues, [](const float* in, Block& block) {
-    const AffineBlock found =
-        encode_affine(std::span<const float, kSuperBlockValues>(in, kSuperBlockValues), 31);
+void Q5_K::encode(const float* src, std::byte* dst, size_t values, const float* importance) {
+  encode_blocks<Block>(src, dst, values, kBlockValues, [&](const float* in, Block& block) {
+    const float* matters = importance == nullptr ? nullptr : importance + (in - src);
+    const AffineBlock found = encode_affine(in, matters, 31);
     block.scale = found.scale;
     block.minimum = found.minimum;
     pack_codes(found.codes, block.codes);

@@ -38,10 +38,10 @@ void Q6_K::decode(const std::byte* src, float* dst, size_t values) {
   });
 }
 
-void Q6_K::encode(const float* src, std::byte* dst, size_t values) {
-  encode_blocks<Block>(src, dst, values, kBlockValues, [](const float* in, Block& block) {
-    const SymmetricBlock found =
-        encode_symmetric(std::span<const float, kSuperBlockValues>(in, kSuperBlockValues));
+void Q6_K::encode(const float* src, std::byte* dst, size_t values, const float* importance) {
+  encode_blocks<Block>(src, dst, values, kBlockValues, [&](const float* in, Block& block) {
+    const float* matters = importance == nullptr ? nullptr : importance + (in - src);
+    const SymmetricBlock found = encode_symmetric(in, matters);
     block.scale = found.scale;
     for (size_t s = 0; s < kBlockValues / kSubBlockValues; ++s) block.codes[s] = found.codes[s];
     for (size_t i = 0; i < kBlockValues; ++i) {

@@ -127,6 +127,35 @@ TEST_P(KEncoder, OneOutlierSpoilsItsOwnSubBlockOnly) {
   EXPECT_LT(relative_error(far, far_decoded), 2 * GetParam().gaussian);
 }
 
+TEST_P(KEncoder, WhatMattersMoreErrsLess) {
+  const std::vector<float> values = gaussian(256 * 64, 0.02F, 7);
+  std::vector<float> importance(values.size(), 1.0F);
+  for (size_t i = 0; i < importance.size(); i += 8) importance[i] = 100.0F;
+  const FormatRow& row = format_row(GetParam().format);
+  const auto error_of_important = [&](const float* weights) {
+    std::vector<std::byte> bytes(row.row_bytes(values.size()));
+    std::vector<float> decoded(values.size());
+    row.encode(values.data(), bytes.data(), values.size(), weights);
+    row.decode(bytes.data(), decoded.data(), values.size());
+    double error = 0;
+    for (size_t i = 0; i < values.size(); i += 8) {
+      error += std::pow(static_cast<double>(decoded[i]) - values[i], 2);
+    }
+    return error;
+  };
+  EXPECT_LT(error_of_important(importance.data()), 0.8 * error_of_important(nullptr));
+}
+
+TEST_P(KEncoder, ColumnsThatDoNotMatterAtAllAreRoundedAsIfTheyDid) {
+  const std::vector<float> values = gaussian(256, 0.02F, 8);
+  const std::vector<float> importance(256, 0.0F);
+  const FormatRow& row = format_row(GetParam().format);
+  std::vector<std::byte> plain(row.row_bytes(256)), weighed(row.row_bytes(256));
+  row.encode(values.data(), plain.data(), 256);
+  row.encode(values.data(), weighed.data(), 256, importance.data());
+  EXPECT_EQ(plain, weighed);
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, KEncoder,
                          ::testing::Values(Bound{Format::kQ4_K, 32, 16, false, 0.073, 0.005},
                                            Bound{Format::kQ5_K, 32, 32, false, 0.036, 0.008},
