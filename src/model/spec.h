@@ -3,6 +3,7 @@
 // else.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -44,9 +45,17 @@ struct BlockSparse {
 
   // Blocks [64 word, 64 word + 64) of keys, one bit each.
   uint64_t bits(size_t head, size_t query_block, size_t word) const {
+    const size_t begin = word * 64;
+    const size_t end = std::min(begin + 64, query_block + 1);
     uint64_t result = 0;
-    for (size_t bit = 0; bit < 64 && word * 64 + bit <= query_block; ++bit)
-      result |= uint64_t{sees_block(head, query_block, word * 64 + bit)} << bit;
+    const size_t residue = stride - 1 - head * head_step % stride;
+    for (size_t block_at = begin + (residue + stride - begin % stride) % stride; block_at < end;
+         block_at += stride) {
+      result |= uint64_t{1} << (block_at - begin);
+    }
+    const size_t local = query_block + 1 - std::min<size_t>(query_block + 1, local_blocks);
+    for (size_t block_at = std::max(begin, local); block_at < end; ++block_at)
+      result |= uint64_t{1} << (block_at - begin);
     return result;
   }
   bool dense(size_t layer) const { return dense_every > 0 && (layer + 1) % dense_every == 0; }

@@ -1,4 +1,5 @@
 // Phi-3-small's block-sparse layers, scales and masked ids against their reference.
+#include "phidias/generation.h"
 #include "support/reference_model.h"
 
 namespace phidias::test {
@@ -123,6 +124,30 @@ TEST_P(Small, OtherWeightTypesRun) {
     model_ = *loaded;
     check_same_bits({});
   }
+}
+
+TEST_P(Small, MaskedIdsAreNeverDrawn) {
+  if (model_->info().vocab_size < 100352) GTEST_SKIP() << "its vocabulary ends before these ids";
+  const auto engine = this->engine();
+  GenerateRequest request;
+  request.prompt = cases_["values"][0]["ids"].get<std::vector<TokenId>>();
+  request.max_tokens = 200;
+  request.stop_ids.emplace();  // none
+  // Nearly uniform, and penalties that a finite lowest logit must survive.
+  request.sampling.temperature = 8;
+  request.sampling.repetition_penalty = 1.3;
+  request.sampling.frequency_penalty = 0.5;
+  const auto result = generate(*engine, request);
+  ASSERT_TRUE(result.ok()) << result.error().to_string();
+  ASSERT_EQ(result->choices[0].tokens.size(), 200U);
+  std::set<TokenId> drawn;
+  for (const GeneratedToken& token : result->choices[0].tokens) {
+    const TokenId id = token.id;
+    EXPECT_TRUE(id < 100256 || id == 100257 || (id >= 100261 && id <= 100263) || id == 100266)
+        << id;
+    drawn.insert(id);
+  }
+  EXPECT_GT(drawn.size(), 100U);
 }
 
 TEST_P(Small, TheDescriptionNamesTheSparseLayers) {
