@@ -15,6 +15,8 @@ struct TraceArguments {
   uint32_t generate = 0;
   uint32_t chunk = 0;
   std::vector<std::string> reads;
+  std::vector<std::string> gradients;
+  std::string metric;
   std::vector<std::string> edits;
   uint64_t max_mib = 8192;
   bool plan = false;
@@ -34,7 +36,25 @@ Result<std::vector<Read>> reads_of(const TraceArguments& arguments, const Model&
     if (!parsed.ok()) return in_option(std::move(parsed).error(), "--read");
     for (Read& read : *parsed) reads.push_back(std::move(read));
   }
+  for (const std::string& path : arguments.gradients) {
+    auto parsed = parse_gradient(path, model);
+    if (!parsed.ok()) return in_option(std::move(parsed).error(), "--grad");
+    for (Read& read : *parsed) reads.push_back(std::move(read));
+  }
   return reads;
+}
+
+Result<Metric> metric_of(const TraceArguments& arguments, const Model& model) {
+  if (arguments.gradients.empty()) return Metric();
+  if (arguments.metric.empty()) {
+    return Error{
+        Code::kInvalidArgument,
+        "gradients need a metric; give --metric FILE.json, such as {\"logit_diff\": [11, 22]}",
+        {{}, {}, "--grad"}};
+  }
+  auto text = read_input(arguments.metric);
+  if (!text.ok()) return std::move(text).error();
+  return metric_from_json(*text, model, arguments.metric);
 }
 
 void print_plan(const TracePlan& plan) {
@@ -83,6 +103,8 @@ Result<int> trace(const TraceArguments& arguments) {
   if (!reads.ok()) return std::move(reads).error();
   auto edits = read_edits(arguments.edits);
   if (!edits.ok()) return std::move(edits).error();
+  auto metric = metric_of(arguments, model);
+  if (!metric.ok()) return std::move(metric).error();
   auto policy = arguments.run.rope_policy();
   if (!policy.ok()) return std::move(policy).error();
 
@@ -94,6 +116,7 @@ Result<int> trace(const TraceArguments& arguments) {
   Trace run(**engine, std::move(*ids), options);
   for (const Read& read : *reads) run.read(read);
   run.edit(*edits);
+  run.metric(*metric);
   if (arguments.plan) {
     const auto plan = run.plan();
     if (!plan.ok()) return plan.error();
@@ -130,6 +153,14 @@ std::function<Result<int>()> setup_trace(CLI::App& app) {
                  "'layers[3].attention_probabilities[head=7, at=last]'; all: every standard one. "
                  "Repeatable; `phidias support` lists them")
       ->allow_extra_args(false);
+  app.add_option("--grad", arguments->gradients,
+                 "A value whose gradient of the metric is written as grad.<value>; all: of every "
+                 "value that has one. Repeatable")
+      ->allow_extra_args(false);
+  app.add_option(
+      "--metric", arguments->metric,
+      "A JSON file: {\"logit_diff\": [A, B], \"at\": \"last\"}, logit, log_prob, kl or dot, "
+      "or a list of them; tokens by id or text");
   declare_edits(app, arguments->edits);
   app.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
       ->capture_default_str()

@@ -21,15 +21,21 @@
 
 #include "phidias/edits.h"
 #include "phidias/engine.h"
+#include "phidias/metric.h"
 #include "phidias/status.h"
 #include "phidias/tensors.h"
 #include "phidias/values.h"
 
 namespace phidias {
 
+class RunTaps;
+class SequenceTrace;
+
 // What is to be kept. With several layers, one tensor for each.
 struct Read {
-  enum class Moment : uint8_t { kAfter, kBefore };  // the value's edits
+  // After or before the value's edits; or the gradient of the trace's metric with respect to the
+  // value as it is after them, in place of the value.
+  enum class Moment : uint8_t { kAfter, kBefore, kGradient };
   ValueRef value;
   Moment moment = Moment::kAfter;
 };
@@ -37,6 +43,8 @@ struct Read {
 // A path as parse_value() takes it, or `all`: the 25 standard values of every layer, qkv_output and
 // gate_up_output. Values that a model lacks are left out of `all`.
 Result<std::vector<Read>> parse_read(std::string_view path, const Model& model);
+// The same for gradients; `all` leaves out what has none of its own: integers, and what is derived.
+Result<std::vector<Read>> parse_gradient(std::string_view path, const Model& model);
 
 // Names a read's tensors in what a run returns.
 template <Layout kLayout>
@@ -53,7 +61,7 @@ class Traced {
  public:
   struct Entry {
     size_t read;       // which read asked for it
-    std::string name;  // "layers.3.layer_output"
+    std::string name;  // "layers.3.layer_output"; of a gradient "grad.layers.3.layer_output"
     size_t layer;
     Tensor tensor;  // in the layout of the value, with a leading batch axis of 1
   };
@@ -63,6 +71,7 @@ class Traced {
   size_t all_hidden = 0;  // rows of scores (layer, head, query) whose every key edits have hidden:
                           // their probabilities and outputs are 0
   uint32_t epochs = 1;    // 2: the sequence was run again at LongRoPE's switch
+  double metric = 0;      // of a trace with gradients: the metric's value in this run
 
   // The tensor of a read of one layer, or its `layer`-th (counted among those it has).
   template <Layout kLayout>
@@ -105,6 +114,17 @@ class Trace {
     return {read(Read{value.ref(), moment})};
   }
   size_t read(Read read);
+  // The gradient of the metric with respect to a value, in the value's layout. At layer_input,
+  // layer_mid and layer_output it is that of the stream; at probabilities it is given at hidden
+  // entries too, at scores it is 0 there. The weights are frozen and may have any number format. In
+  // exact numerics it is the gradient of the run itself; in fast numerics that of the exact network
+  // at the run's streams. Gradients pass linear edits (set, add, scale, projections); they exclude
+  // TraceOptions::generate.
+  template <Layout kLayout>
+  Saved<kLayout> grad(const Value<kLayout>& value) {
+    return {read(Read{value.ref(), Read::Moment::kGradient})};
+  }
+  void metric(Metric metric) { metric_ = std::move(metric); }
   void edit(Edit edit);
   void edit(const Edits& edits);
   template <Layout kLayout>
@@ -124,12 +144,16 @@ class Trace {
  private:
   struct Program;
 
+  Result<Traced> run_with_gradients(Program& program) const;
+  Result<Traced> run_steps(SequenceTrace& taps, RunTaps* attached) const;
+
   Engine* engine_;
   std::vector<TokenId> ids_;
   std::optional<Error> no_ids_;
   TraceOptions options_;
   std::vector<Read> reads_;
   Edits edits_;
+  Metric metric_;
 };
 
 // Whether a model has a value, told without running it.

@@ -5,6 +5,8 @@
 #include "api/engine_impl.h"
 #include "api/model_impl.h"
 #include "base/try.h"
+#include "gradient/objective_taps.h"
+#include "trace/gradient_trace.h"
 #include "trace/sequence_trace.h"
 
 namespace phidias {
@@ -45,6 +47,15 @@ Result<std::vector<Read>> parse_read(std::string_view path, const Model& model) 
   }
   PHIDIAS_TRY(ValueRef value, parse_value(path));
   reads.push_back({std::move(value)});
+  return reads;
+}
+
+Result<std::vector<Read>> parse_gradient(std::string_view path, const Model& model) {
+  PHIDIAS_TRY(auto reads, parse_read(path, model));
+  if (path == "all") {
+    std::erase_if(reads, [](const Read& read) { return !has_gradient(read.value.id); });
+  }
+  for (Read& read : reads) read.moment = Read::Moment::kGradient;
   return reads;
 }
 
@@ -90,12 +101,13 @@ void Trace::edit(const Edits& edits) { edits_ += edits; }
 struct Trace::Program {
   RopeTable rope;
   SequenceTrace taps;
+  std::optional<GradientTrace> gradients;
 
   static Result<std::unique_ptr<Program>> compile(const Trace& trace) {
     if (trace.no_ids_) return *trace.no_ids_;
     Stepper& stepper = trace.engine_->stepper();
     const Model::Impl& model = trace.engine_->model().impl();
-    auto program = std::unique_ptr<Program>(new Program{RopeTable(model.spec.rope), {}});
+    auto program = std::unique_ptr<Program>(new Program{RopeTable(model.spec.rope), {}, {}});
     const size_t rows =
         trace.ids_.size() + (trace.options_.generate > 0 ? trace.options_.generate - 1 : 0);
     if (rows > stepper.options().context) {
@@ -107,31 +119,75 @@ struct Trace::Program {
     }
     const CollectorContext context{&model.spec, &model.weights, &program->rope,
                                    stepper.options().kv};
-    PHIDIAS_TRY(program->taps, SequenceTrace::compile({.reads = trace.reads_,
-                                                       .edits = &trace.edits_,
-                                                       .prompt = trace.ids_,
-                                                       .rows = rows,
-                                                       .step_rows = stepper.options().step_rows,
-                                                       .max_bytes = trace.options_.max_bytes},
-                                                      context));
+    const TraceRequest request{.reads = trace.reads_,
+                               .edits = &trace.edits_,
+                               .prompt = trace.ids_,
+                               .rows = rows,
+                               .step_rows = stepper.options().step_rows,
+                               .max_bytes = trace.options_.max_bytes};
+    PHIDIAS_TRY(program->taps, SequenceTrace::compile(request, context));
+    if (std::none_of(trace.reads_.begin(), trace.reads_.end(),
+                     [](const Read& read) { return read.moment == Read::Moment::kGradient; })) {
+      return program;
+    }
+    if (trace.options_.generate > 0) {
+      return Error{Code::kInvalidArgument,
+                   "gradients are of one pass over the given tokens; leave out generation",
+                   {{}, {}, "grad"}};
+    }
+    PHIDIAS_TRY(program->gradients, GradientTrace::compile(request, trace.metric_, context));
     return program;
   }
 };
 
 Result<TracePlan> Trace::plan() const {
   PHIDIAS_TRY(const auto program, Program::compile(*this));
-  return program->taps.plan();
+  TracePlan plan = program->taps.plan();
+  if (program->gradients) program->gradients->add_to(plan);
+  return plan;
 }
 
 Result<Traced> Trace::run() const {
   PHIDIAS_TRY(auto program, Program::compile(*this));
-  SequenceTrace& taps = program->taps;
-  PHIDIAS_CHECK_OK(taps.allocate());
+  PHIDIAS_CHECK_OK(program->taps.allocate());
+  if (!program->gradients) return run_steps(program->taps, &program->taps);
+  return run_with_gradients(*program);
+}
+
+// Besides what is read, the streams are stored and the metric is taken; then all is walked back.
+Result<Traced> Trace::run_with_gradients(Program& program) const {
+  Stepper& stepper = engine_->stepper();
+  StoredRun stored;
+  for (size_t at = 0; at < ids_.size(); ++at)
+    stored.tokens.push_back(program.taps.fed(at, ids_[at]));
+  stored.factors = rotary_factors_for(stepper.spec().rope, options_.rope_switch, ids_.size());
+  std::optional<StreamRecorder> recorder;
+  ObjectiveTaps objective(program.gradients->objective(), &program.taps);
+  try {
+    recorder.emplace(stepper.spec(), stored, &objective);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kOutOfMemory,
+                 "no memory for the stored streams, " +
+                     std::to_string(stored_run_bytes(stepper.spec(), ids_.size())) +
+                     " bytes; give fewer tokens",
+                 {{}, {}, "grad"}};
+  }
+  PHIDIAS_TRY(Traced traced, run_steps(program.taps, &*recorder));
+  traced.metric = objective.value();
+  PHIDIAS_CHECK_OK(
+      program.gradients->run(stepper.kernels(), stepper.threads(), stored, traced.entries));
+  std::stable_sort(traced.entries.begin(), traced.entries.end(),
+                   [](const Traced::Entry& a, const Traced::Entry& b) { return a.read < b.read; });
+  return traced;
+}
+
+// `attached` looks into the steps: the trace, or what stands before it.
+Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
   Stepper& stepper = engine_->stepper();
   const TappedSequence sequence(
       stepper,
       {.rope_switch = options_.rope_switch, .prompt_tokens = static_cast<uint32_t>(ids_.size())},
-      taps.idle() ? nullptr : &taps);
+      taps.idle() ? nullptr : attached);
   const KernelTable& kernels = *table_by_name(engine_->options().isa);
   const uint32_t generate = options_.generate;
   std::vector<TokenId> tokens;

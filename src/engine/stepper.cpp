@@ -87,19 +87,10 @@ Status Stepper::truncate(SequenceId sequence, uint32_t length) {
 }
 
 RotaryFactors Stepper::factors_at(const Sequence& sequence, size_t length) const {
-  if (!spec_->rope.long_rope) return RotaryFactors::kPlain;
-  switch (sequence.options.rope_switch) {
-    case RopeSwitch::kShort:
-      return RotaryFactors::kShort;
-    case RopeSwitch::kLong:
-      return RotaryFactors::kLong;
-    case RopeSwitch::kReprefill:
-    case RopeSwitch::kKeep:
-      break;
-  }
   // By the request's own length, the whole prompt counted from its first chunk on: never by a
   // neighbour or a chunk.
-  return rotary_factors_for(spec_->rope, std::max<size_t>(length, sequence.options.prompt_tokens));
+  return rotary_factors_for(spec_->rope, sequence.options.rope_switch,
+                            std::max<size_t>(length, sequence.options.prompt_tokens));
 }
 
 Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink) {

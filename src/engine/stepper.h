@@ -57,6 +57,8 @@ class Stepper {
 
   const ModelSpec& spec() const { return *spec_; }
   const StepperOptions& options() const { return options_; }
+  const KernelTable& kernels() const { return *context_.kernels; }
+  ParallelFor& threads() const { return *context_.threads; }
   const KvCache& cache() const { return cache_; }
   // How often a sequence was run again for the other factor list.
   uint64_t reprefills() const { return reprefills_; }

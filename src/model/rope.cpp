@@ -9,6 +9,20 @@ RotaryFactors rotary_factors_for(const RopeSpec& rope, uint64_t length) {
   return length > rope.long_rope->original_context ? RotaryFactors::kLong : RotaryFactors::kShort;
 }
 
+RotaryFactors rotary_factors_for(const RopeSpec& rope, RopeSwitch policy, uint64_t length) {
+  if (!rope.long_rope) return RotaryFactors::kPlain;
+  switch (policy) {
+    case RopeSwitch::kShort:
+      return RotaryFactors::kShort;
+    case RopeSwitch::kLong:
+      return RotaryFactors::kLong;
+    case RopeSwitch::kReprefill:
+    case RopeSwitch::kKeep:
+      break;
+  }
+  return rotary_factors_for(rope, length);
+}
+
 RopeTable::RopeTable(const RopeSpec& rope)
     : half_(rope.rotary_dims / 2), position_scale_(static_cast<float>(rope.position_scale)) {
   auto build = [&](const std::vector<float>* factors, double magnitude) {

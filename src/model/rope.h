@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/spec.h"
+#include "phidias/options.h"
 
 namespace phidias {
 
@@ -15,6 +16,8 @@ enum class RotaryFactors : uint8_t { kPlain = 0, kShort = 1, kLong = 2 };
 // The list that the rule gives to a sequence of `length` positions: long iff length > original
 // context.
 RotaryFactors rotary_factors_for(const RopeSpec& rope, uint64_t length);
+// The list that a policy gives to a sequence that is run at once.
+RotaryFactors rotary_factors_for(const RopeSpec& rope, RopeSwitch policy, uint64_t length);
 
 // Inverse frequencies in f32, angles as f32 products and cos, sin of them in double, rounded once:
 // the reference's operations with less rounding. Immutable, safe to share.

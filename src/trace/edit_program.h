@@ -47,6 +47,10 @@ class EditProgram {
   // One head's vectors of positions from 0 on, for an edit with EditScope::kCall. Counts nothing
   // and may be called by several threads at once.
   void apply_gathered(size_t head, const SiteRows& rows) const;
+  // The gradient at the edited value becomes that at the value before: of rows of the value's site,
+  // or of one head's rows of a pattern. For edits that EditDerivatives accepts.
+  void differentiate(const SiteRows& gradient) const;
+  void differentiate(size_t head, const SiteRows& gradient) const;
   bool seen_by(size_t query) const { return queries_.index(query) != PositionSet::kNone; }
   bool selects(size_t position) const { return at_.index(position) != PositionSet::kNone; }
   void touch(size_t position);
@@ -76,6 +80,7 @@ class EditProgram {
   Status compile_basis(const Tensor& directions, const std::string& place);
   Result<Broadcast> broadcast(const Tensor& tensor, const std::string& place) const;
   void apply_lane(const Lane& lane, std::vector<float>& x) const;
+  void differentiate_lane(const Lane& lane, std::vector<float>& x) const;
   void hide_others(const Lane& lane) const;
   void change(const Lane& lane, std::vector<float>& x) const;
   void call_back(View view, uint32_t position, size_t rows, uint32_t epoch,

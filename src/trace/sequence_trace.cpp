@@ -125,6 +125,7 @@ Status SequenceTrace::add_reads(const TraceRequest& request, const RequestShape&
   uint64_t bytes = 0;
   for (size_t number = 0; number < request.reads.size(); ++number) {
     const Read& read = request.reads[number];
+    if (read.moment == Read::Moment::kGradient) continue;
     PHIDIAS_TRY(const auto layers, resolve_layers(read.value, *shape.spec));
     for (const size_t layer : layers) {
       PHIDIAS_TRY(auto collector, Collector::compile(read, number, layer, shape, context));

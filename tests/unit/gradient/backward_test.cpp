@@ -140,6 +140,7 @@ struct Setting {
   Format format;
   size_t positions;
   size_t entries;  // of each value that are compared
+  bool relative = false;
 };
 
 class CentralDifferences : public testing::TestWithParam<Setting> {};
@@ -147,7 +148,9 @@ class CentralDifferences : public testing::TestWithParam<Setting> {};
 // T17: 1e-4 of the largest entry. In double a step of 1e-5 leaves 1e-9.
 TEST_P(CentralDifferences, AreTheGradientsAtEveryValue) {
   const Setting& setting = GetParam();
-  const RandomModel model = random_model(small_spec(setting.unit), setting.format, 17);
+  const RandomModel model =
+      random_model(setting.relative ? relative_spec(setting.unit) : small_spec(setting.unit),
+                   setting.format, 17);
   const auto tokens = random_tokens(model.spec, setting.positions, 5);
   const auto last = static_cast<uint32_t>(tokens.size() - 1);
   const Objective objective = mixed_objective(model.spec, last);
@@ -187,6 +190,7 @@ TEST_P(CentralDifferences, AreTheGradientsAtEveryValue) {
 INSTANTIATE_TEST_SUITE_P(Weights, CentralDifferences,
                          testing::Values(Setting{"F32Short", 32, Format::kF32, 6, 4},
                                          Setting{"F32Long", 32, Format::kF32, 9, 4},
+                                         Setting{"Relative", 32, Format::kF32, 13, 4, true},
                                          Setting{"Q8_0", 128, Format::kQ8_0, 7, 2},
                                          Setting{"Q4_K", 256, Format::kQ4_K, 6, 1}),
                          [](const auto& setting) { return setting.param.name; });

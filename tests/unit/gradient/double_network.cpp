@@ -1,5 +1,6 @@
 #include "double_network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,17 +15,21 @@ std::vector<double> widen(const std::vector<float>& values) {
 
 DoubleNetwork::DoubleNetwork(const RandomModel& model)
     : spec_(&model.spec),
-      final_norm_(widen(model.weights.final_norm)),
-      embedding_(decode(model.weights.embedding)),
-      head_(decode(model.weights.head)) {
+      final_norm_{widen(model.weights.final_norm), widen(model.weights.final_norm_bias)},
+      embedding_(decode(model.weights.embedding, {})),
+      head_(decode(model.weights.head, model.weights.head_bias)) {
   for (const LayerWeights& layer : model.weights.layers) {
-    layers_.push_back({widen(layer.attention_norm), widen(layer.ffn_norm), decode(layer.qkv),
-                       decode(layer.attention_output), decode(layer.gate_up), decode(layer.down)});
+    layers_.push_back({{widen(layer.attention_norm), widen(layer.attention_norm_bias)},
+                       {widen(layer.ffn_norm), widen(layer.ffn_norm_bias)},
+                       decode(layer.qkv, layer.qkv_bias),
+                       decode(layer.attention_output, layer.attention_output_bias),
+                       decode(layer.gate_up, layer.gate_up_bias),
+                       decode(layer.down, layer.down_bias)});
   }
 }
 
-DoubleNetwork::Weights DoubleNetwork::decode(const Matrix& matrix) {
-  Weights weights = {matrix.rows, matrix.cols, {}};
+DoubleNetwork::Weights DoubleNetwork::decode(const Matrix& matrix, const std::vector<float>& bias) {
+  Weights weights = {matrix.rows, matrix.cols, {}, widen(bias)};
   std::vector<float> row(matrix.cols);
   for (size_t r = 0; r < matrix.rows; ++r) {
     decode_row(matrix, r, row.data());
@@ -39,21 +44,57 @@ std::vector<double> DoubleNetwork::multiply(const Weights& weights, const std::v
     const double* row = x.data() + i / weights.rows * weights.cols;
     const double* weight = weights.values.data() + i % weights.rows * weights.cols;
     for (size_t c = 0; c < weights.cols; ++c) y[i] += weight[c] * row[c];
+    if (!weights.bias.empty()) y[i] += weights.bias[i % weights.rows];
   }
   return y;
 }
 
-std::vector<double> DoubleNetwork::normalize(const std::vector<double>& weight,
+std::vector<double> DoubleNetwork::normalize(const NormWeights& norm,
                                              const std::vector<double>& x) const {
+  const size_t n = norm.weight.size();
   std::vector<double> y(x.size());
-  for (size_t begin = 0; begin < x.size(); begin += weight.size()) {
+  for (size_t begin = 0; begin < x.size(); begin += n) {
+    double mean = 0;
+    for (size_t i = 0; i < n; ++i) mean += x[begin + i] / static_cast<double>(n);
+    if (spec_->norm == Norm::kRms) mean = 0;
     double squares = 0;
-    for (size_t i = 0; i < weight.size(); ++i) squares += x[begin + i] * x[begin + i];
-    const double root =
-        std::sqrt(squares / static_cast<double>(weight.size()) + double{spec_->norm_epsilon});
-    for (size_t i = 0; i < weight.size(); ++i) y[begin + i] = weight[i] * x[begin + i] / root;
+    for (size_t i = 0; i < n; ++i) squares += (x[begin + i] - mean) * (x[begin + i] - mean);
+    const double root = std::sqrt(squares / static_cast<double>(n) + double{spec_->norm_epsilon});
+    for (size_t i = 0; i < n; ++i) {
+      y[begin + i] = norm.weight[i] * (x[begin + i] - mean) / root;
+      if (!norm.bias.empty()) y[begin + i] += norm.bias[i];
+    }
   }
   return y;
+}
+
+std::vector<double> DoubleNetwork::activate(const std::vector<double>& gate_up) const {
+  const size_t width = spec_->ffn_width;
+  std::vector<double> activation(gate_up.size() / 2);
+  for (size_t i = 0; i < activation.size(); ++i) {
+    const double* row = gate_up.data() + i / width * 2 * width;
+    if (spec_->gating == Gating::kSilu) {
+      const double gate = row[i % width];
+      activation[i] = gate / (1 + std::exp(-gate));
+    } else {
+      const double gate = std::min(row[i % width * 2], double{spec_->gating_limit});
+      activation[i] = gate / (1 + std::exp(-1.702 * gate));
+    }
+  }
+  return activation;
+}
+
+std::vector<double> DoubleNetwork::other_branch(const std::vector<double>& gate_up) const {
+  const size_t width = spec_->ffn_width;
+  const double limit = spec_->gating_limit;
+  std::vector<double> other(gate_up.size() / 2);
+  for (size_t i = 0; i < other.size(); ++i) {
+    const double* row = gate_up.data() + i / width * 2 * width;
+    other[i] = spec_->gating == Gating::kSilu
+                   ? row[width + i % width]
+                   : std::clamp(row[i % width * 2 + 1], -limit, limit) + 1;
+  }
+  return other;
 }
 
 void DoubleNetwork::rotate(std::vector<double>& qkv, size_t positions,
@@ -102,8 +143,15 @@ std::vector<double> DoubleNetwork::attend(size_t layer, const std::vector<double
   visit(Site::kAttentionKeys, layer, keys);
   visit(Site::kAttentionValues, layer, values);
 
-  const auto hidden = [&](size_t i, size_t j) {
-    return j > i || (spec_->mask.window != 0 && i - j >= spec_->mask.window);
+  const auto hidden = [&](size_t h, size_t i, size_t j) {
+    if (j > i || (spec_->mask.window != 0 && i - j >= spec_->mask.window)) return true;
+    if (!spec_->mask.blocks) return false;
+    const BlockSparse& blocks = *spec_->mask.blocks;
+    if ((layer + 1) % blocks.dense_every == 0) return false;
+    const size_t query = i / blocks.block;
+    const size_t key = j / blocks.block;
+    return query - key >= blocks.local_blocks &&
+           (key + h * blocks.head_step + 1) % blocks.stride != 0;
   };
   std::vector<double> pattern(attention.heads * positions * positions);
   const auto entry = [&](size_t h, size_t i, size_t j) -> double& {
@@ -117,8 +165,10 @@ std::vector<double> DoubleNetwork::attend(size_t layer, const std::vector<double
           score += queries[i * attention.query_width() + h * dim + d] *
                    keys[j * attention.kv_width() + h / attention.group() * dim + d];
         }
-        entry(h, i, j) = hidden(i, j) ? double{std::numeric_limits<float>::lowest()}
-                                      : score / std::sqrt(static_cast<double>(dim));
+        const double scale = attention.scale != 0 ? double{attention.scale}
+                                                  : 1 / std::sqrt(static_cast<double>(dim));
+        entry(h, i, j) =
+            hidden(h, i, j) ? double{std::numeric_limits<float>::lowest()} : score * scale;
       }
     }
   }
@@ -160,6 +210,7 @@ std::vector<double> DoubleNetwork::logits(const std::vector<int32_t>& tokens, Ro
     for (size_t i = 0; i < stream.size(); ++i) stream[i] += contribution[i];
   };
   visit(Site::kTokenEmbeddings, 0, stream);
+  for (double& x : stream) x *= double{spec_->embedding_scale};
   for (size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     visit(Site::kLayerInput, l, stream);
@@ -180,15 +231,10 @@ std::vector<double> DoubleNetwork::logits(const std::vector<int32_t>& tokens, Ro
     visit(Site::kMlpInput, l, x);
     x = multiply(layer.gate_up, x);
     visit(Site::kGateUpOutput, l, x);
-    const size_t width = spec_->ffn_width;
-    std::vector<double> activation(positions * width);
-    for (size_t i = 0; i < activation.size(); ++i) {
-      const double gate = x[i / width * 2 * width + i % width];
-      activation[i] = gate / (1 + std::exp(-gate));
-    }
+    std::vector<double> activation = activate(x);
     visit(Site::kMlpActivation, l, activation);
-    for (size_t i = 0; i < activation.size(); ++i)
-      activation[i] *= x[i / width * 2 * width + width + i % width];
+    const std::vector<double> other = other_branch(x);
+    for (size_t i = 0; i < activation.size(); ++i) activation[i] *= other[i];
     visit(Site::kMlpNeurons, l, activation);
     x = multiply(layer.down, activation);
     visit(Site::kMlpOutput, l, x);
@@ -199,6 +245,12 @@ std::vector<double> DoubleNetwork::logits(const std::vector<int32_t>& tokens, Ro
   visit(Site::kFinalNormOutput, 0, stream);
   std::vector<double> logits = multiply(head_, stream);
   visit(Site::kLmHeadOutput, 0, logits);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] /= double{spec_->logit_divisor};
+    for (const int32_t id : spec_->masked_ids) {
+      if (i % spec_->vocab == static_cast<size_t>(id)) logits[i] = -1e30;
+    }
+  }
   visit(Site::kLogits, 0, logits);
   return logits;
 }

@@ -28,22 +28,28 @@ class DoubleNetwork {
     size_t rows = 0;
     size_t cols = 0;
     std::vector<double> values;
+    std::vector<double> bias;  // or empty
+  };
+  struct NormWeights {
+    std::vector<double> weight, bias;
   };
   struct Layer {
-    std::vector<double> attention_norm, ffn_norm;
+    NormWeights attention_norm, ffn_norm;
     Weights qkv, attention_output, gate_up, down;
   };
 
-  static Weights decode(const Matrix& matrix);
+  static Weights decode(const Matrix& matrix, const std::vector<float>& bias);
   static std::vector<double> multiply(const Weights& weights, const std::vector<double>& x);
-  std::vector<double> normalize(const std::vector<double>& weight,
-                                const std::vector<double>& x) const;
+  std::vector<double> normalize(const NormWeights& norm, const std::vector<double>& x) const;
+  // Activated gates [N, F], then what they are multiplied with.
+  std::vector<double> activate(const std::vector<double>& gate_up) const;
+  std::vector<double> other_branch(const std::vector<double>& gate_up) const;
   void rotate(std::vector<double>& qkv, size_t positions, RotaryFactors factors) const;
   std::vector<double> attend(size_t layer, const std::vector<double>& qkv, size_t positions,
                              const Visit& visit) const;
 
   const ModelSpec* spec_;
-  std::vector<double> final_norm_;
+  NormWeights final_norm_;
   Weights embedding_, head_;
   std::vector<Layer> layers_;
 };

@@ -1,5 +1,6 @@
 #include "random_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -10,8 +11,11 @@ Matrix random_matrix(size_t rows, size_t cols, Format format, std::mt19937& rand
   std::vector<float> values(rows * cols);
   for (float& value : values) value = normal(random);
   const FormatRow& row = format_row(format);
-  const auto bytes = std::make_shared<std::vector<std::byte>>(rows * row.row_bytes(cols));
-  row.encode(values.data(), bytes->data(), values.size());
+  const auto bytes = std::make_shared<std::vector<std::byte>>(row.matrix_bytes(rows, cols));
+  for (size_t first = 0; first < rows; first += row.tile_rows) {
+    row.encode_tile(values.data() + first * cols, std::min<size_t>(row.tile_rows, rows - first),
+                    nullptr, bytes->data() + first / row.tile_rows * row.tile_bytes(cols), cols);
+  }
   Matrix matrix;
   matrix.rows = rows;
   matrix.cols = cols;
@@ -21,8 +25,8 @@ Matrix random_matrix(size_t rows, size_t cols, Format format, std::mt19937& rand
 
 namespace {
 
-std::vector<float> random_norm(size_t n, std::mt19937& random) {
-  std::normal_distribution<float> normal(1, 0.2F);
+std::vector<float> random_vector(size_t n, float mean, std::mt19937& random) {
+  std::normal_distribution<float> normal(mean, 0.2F);
   std::vector<float> values(n);
   for (float& value : values) value = normal(random);
   return values;
@@ -55,6 +59,22 @@ ModelSpec small_spec(uint32_t unit) {
   return spec;
 }
 
+ModelSpec relative_spec(uint32_t unit) {
+  ModelSpec spec = small_spec(unit);
+  spec.norm = Norm::kLayer;
+  spec.gating = Gating::kGegelu;
+  spec.gating_limit = 0.75F;
+  spec.bias = {.qkv = true, .attention_output = true, .ffn = true, .head = true};
+  spec.attention.scale = 0.2F;
+  spec.mask.window = 0;
+  spec.mask.blocks =
+      BlockSparse{.block = 2, .local_blocks = 2, .stride = 3, .head_step = 1, .dense_every = 3};
+  spec.embedding_scale = 3;
+  spec.logit_divisor = 2;
+  spec.masked_ids = {50, 51};
+  return spec;
+}
+
 RandomModel random_model(const ModelSpec& spec, Format format, uint32_t seed) {
   std::mt19937 random(seed);
   RandomModel model;
@@ -64,9 +84,19 @@ RandomModel random_model(const ModelSpec& spec, Format format, uint32_t seed) {
     return random_matrix(rows, cols, format, random);
   };
   model.weights.embedding = random_matrix(spec.vocab, spec.width, format, random);
+  const auto bias = [&](bool wanted, size_t n) {
+    return wanted ? random_vector(n, 0, random) : std::vector<float>();
+  };
+  const bool centred = spec.norm == Norm::kLayer;
   for (size_t i = 0; i < spec.layers; ++i) {
     LayerWeights layer;
-    layer.attention_norm = random_norm(spec.width, random);
+    layer.attention_norm_bias = bias(centred, spec.width);
+    layer.ffn_norm_bias = bias(centred, spec.width);
+    layer.qkv_bias = bias(spec.bias.qkv, attention.qkv_width());
+    layer.attention_output_bias = bias(spec.bias.attention_output, spec.width);
+    layer.gate_up_bias = bias(spec.bias.ffn, 2UL * spec.ffn_width);
+    layer.down_bias = bias(spec.bias.ffn, spec.width);
+    layer.attention_norm = random_vector(spec.width, 1, random);
     // Three blocks, as from a file with separate tensors.
     layer.qkv = matrix(attention.query_width(), spec.width);
     for (const size_t rows : {attention.kv_width(), attention.kv_width()}) {
@@ -74,13 +104,15 @@ RandomModel random_model(const ModelSpec& spec, Format format, uint32_t seed) {
       layer.qkv.rows += rows;
     }
     layer.attention_output = matrix(spec.width, attention.query_width());
-    layer.ffn_norm = random_norm(spec.width, random);
+    layer.ffn_norm = random_vector(spec.width, 1, random);
     layer.gate_up = matrix(2UL * spec.ffn_width, spec.width);
     layer.down = matrix(spec.width, spec.ffn_width);
     model.weights.layers.push_back(std::move(layer));
   }
-  model.weights.final_norm = random_norm(spec.width, random);
+  model.weights.final_norm = random_vector(spec.width, 1, random);
+  model.weights.final_norm_bias = bias(centred, spec.width);
   model.weights.head = matrix(spec.vocab, spec.width);
+  model.weights.head_bias = bias(spec.bias.head, spec.vocab);
   return model;
 }
 

@@ -19,6 +19,10 @@ struct RandomModel {
 // are multiples of `unit`, a multiple of 16.
 ModelSpec small_spec(uint32_t unit);
 
+// The same with what Phi-3-small has in place: layer norms, biases, GEGLU with clamped branches,
+// block-sparse attention in the first layers, scales of embedding, scores and logits, masked ids.
+ModelSpec relative_spec(uint32_t unit);
+
 // Normal weights of variance 1 / cols, encoded in `format`.
 Matrix random_matrix(size_t rows, size_t cols, Format format, std::mt19937& random);
 

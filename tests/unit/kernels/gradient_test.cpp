@@ -77,6 +77,36 @@ TEST_P(Gradient, TransposedProductsLieWithinTheDerivedBoundOfTheExactOnes) {
   }
 }
 
+// One head's vectors within rows of all heads are a matrix whose rows lie apart.
+TEST_P(Gradient, ProductsWithRowsThatLieApartEqualThoseWithDenseOnes) {
+  constexpr size_t kOuts = 9, kCols = 24, kStride = 100, kRows = 5;
+  const std::vector<float> apart = normal_floats(kOuts * kStride, 3);
+  const std::vector<float> x = normal_floats(kRows * kCols, 4);
+  std::vector<float> dense;
+  for (size_t o = 0; o < kOuts; ++o) {
+    const auto row = apart.begin() + static_cast<ptrdiff_t>(o * kStride);
+    dense.insert(dense.end(), row, row + kCols);
+  }
+  AlignedBuffer<float> scratch(matmul_scratch_floats(kCols));
+  const auto product = [&](const std::vector<float>& weights, size_t stride) {
+    std::vector<float> y(kRows * kOuts);
+    MatmulArgs args;
+    args.weights = reinterpret_cast<const std::byte*>(weights.data());
+    args.row_bytes = stride * sizeof(float);
+    args.cols = kCols;
+    args.out_end = kOuts;
+    args.x = x.data();
+    args.x_stride = kCols;
+    args.rows = kRows;
+    args.y = y.data();
+    args.y_stride = kOuts;
+    args.scratch = scratch.data();
+    table().matmul_f32[index_of(Format::kF32)](args);
+    return y;
+  };
+  EXPECT_EQ(product(apart, kStride), product(dense, kCols));
+}
+
 TEST_P(Gradient, SoftmaxGivesTheProbabilitiesThatAttentionUses) {
   for (const size_t count : {size_t{1}, size_t{3}, size_t{8}, size_t{9}, size_t{31}, size_t{200}}) {
     const GuardedArray<float> scores(normal_floats(count, static_cast<uint32_t>(count), 8));
