@@ -1,0 +1,41 @@
+"""Collection at scale, and what neurons stand for: the contexts that excite them most.
+    python neuron_contexts.py MODEL
+"""
+
+import sys
+import tempfile
+
+import numpy as np
+import phidias
+from corpus import paragraphs
+
+LAYER = 10
+
+
+def main(path: str) -> dict:
+    model = phidias.Model(path)
+    value = f"layers[{LAYER}].mlp.mlp_neurons"
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = phidias.collect(model, paragraphs(40), [value], folder, dtype="f16")
+        neurons = dataset[dataset.values[0]][:]
+        ids, positions = dataset.token_ids[:], dataset.positions[:]
+    neurons[positions == 0] = 0
+    print(f"{len(ids)} tokens, {neurons.shape[1]} neurons of layer {LAYER}")
+
+    # Neurons whose strongest places stand out from all others.
+    strongest = np.sort(neurons, 0)[-8:]
+    selective = strongest.mean(0) / (np.abs(neurons).mean(0) + 1e-3)
+    found = {}
+    for neuron in np.argsort(-selective)[:5]:
+        places = np.argsort(-neurons[:, neuron])[:8]
+        found[int(neuron)] = [model.decode([int(ids[p])]) for p in places]
+        print(f"neuron {neuron}:")
+        for p in places[:4]:
+            begin = p - min(8, positions[p])
+            context = model.decode(ids[begin:p].tolist()).replace("\n", " ")
+            print(f"  {neurons[p, neuron]:6.2f}  {context}[{model.decode([int(ids[p])])}]")
+    return {"tokens": len(ids), "found": found}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
