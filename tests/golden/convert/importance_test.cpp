@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "formats/checkpoint.h"
 #include "phidias/convert.h"
 #include "quant/format.h"
 #include "support/reference.h"
