@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "common.h"
 #include "conversation.h"
+#include "images.h"
 #include "terminal/terminal.h"
 
 namespace phidias::cli {
@@ -106,17 +107,20 @@ struct ChatArguments {
   uint32_t max_tokens = 0;
   bool obey_markers = false;
   bool stats = false;
+  uint32_t crops = 0;
 };
 
 // The /commands of one chat.
 class ChatSession {
  public:
-  ChatSession(Engine& engine, Conversation::Settings settings, bool interactive, bool stats)
+  ChatSession(Engine& engine, Conversation::Settings settings, bool interactive, bool stats,
+              uint32_t crops)
       : engine_(&engine),
         conversation_(engine, std::move(settings)),
         style_(Terminal::of(1)),
         interactive_(interactive),
         stats_(stats),
+        crops_(crops),
         lines_(interactive) {}
 
   Result<int> run() {
@@ -231,6 +235,8 @@ class ChatSession {
       set(rest);
     else if (name == "stats")
       stats();
+    else if (name == "image")
+      image(rest);
     else if (name == "tokens")
       say(std::to_string(conversation_.prompt_tokens()) + " of " +
           std::to_string(engine_->context()) + " tokens");
@@ -257,12 +263,30 @@ class ChatSession {
         "/again             answer the last message once more\n"
         "/set NAME VALUE    temperature, top_p, top_k, min_p, seed, max_tokens, "
         "repetition_penalty\n"
+        "/image FILE        show an image with the next message (models that see)\n"
         "/stats             how long the last answer took\n"
         "/tokens            how much of the context is used\n"
         "/show              the conversation so far\n"
         "/save FILE         write the conversation as JSON; /load FILE reads it\n"
         "/exit              end (also Ctrl-D)\n"
         "\"\"\"                begins and ends a message of several lines\n");
+  }
+
+  void image(const std::string& file) {
+    if (file.empty()) return say("name a file: /image FILE");
+    auto image = encode_shown(*engine_, file, crops_);
+    clear_interrupt();
+    if (!image.ok()) {
+      failed_ = !interactive_;
+      std::fprintf(stderr, "phidias: %s\n", image.error().to_string().c_str());
+      return;
+    }
+    if (interactive_) {
+      say(style_.dim(std::to_string((*image)->width) + " x " + std::to_string((*image)->height) +
+                     " pixels, " + std::to_string((*image)->tokens) +
+                     " tokens; the next message shows it"));
+    }
+    conversation_.show(std::move(*image));
   }
 
   void set(const std::string& text) {
@@ -359,6 +383,7 @@ class ChatSession {
   Style style_;
   bool interactive_;
   bool stats_;
+  uint32_t crops_;
   bool failed_ = false;
   GenerateResult last_;
   LineReader lines_;
@@ -387,7 +412,7 @@ Result<int> run(const ChatArguments& arguments) {
                        .max_tokens = arguments.max_tokens,
                        .rope_switch = *policy,
                        .obey_markers = arguments.obey_markers},
-                      interactive, arguments.stats);
+                      interactive, arguments.stats, arguments.crops);
   return session.run();
 }
 
@@ -403,6 +428,7 @@ std::function<Result<int>()> setup_chat(CLI::App& app) {
   app.add_flag("--obey-markers", arguments->obey_markers,
                "Markers such as <|end|> in messages act as markers");
   app.add_flag("--stats", arguments->stats, "Say after each answer how long it took");
+  ImageArguments::declare_crops(app, arguments->crops);
   // Chats are livelier with some chance; everything else of the options is off.
   arguments->sampling.options.temperature = 0.7;
   arguments->sampling.options.top_p = 0.95;

@@ -141,7 +141,8 @@ Result<std::string> InputOptions::read_text() const {
   return text;
 }
 
-Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer) const {
+Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer,
+                                                    const std::vector<ImageHandle>& images) const {
   if (!ids_file.empty()) {
     auto content = read_input(ids_file);
     if (!content.ok()) return std::move(content).error();
@@ -153,7 +154,7 @@ Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer) 
           Code::kNotFound, "the checkpoint has no tokenizer to encode text with; give --ids", {}};
     auto content = read_text();
     if (!content.ok()) return std::move(content).error();
-    return tokenizer->encode(*content);
+    return encode_with_images(*tokenizer, *content, images);
   }
   return parse_ids(ids, "--ids");
 }

@@ -66,8 +66,9 @@ struct InputOptions {
     return !file.empty() || (text_option != nullptr && text_option->count() > 0);
   }
   Result<std::string> read_text() const;
-  // Ids as given, or the text's by the model's tokenizer.
-  Result<std::vector<TokenId>> read_ids(const Tokenizer* tokenizer) const;
+  // Ids as given, or the text's by the model's tokenizer, with images where it has tags.
+  Result<std::vector<TokenId>> read_ids(const Tokenizer* tokenizer,
+                                        const std::vector<ImageHandle>& images = {}) const;
 };
 
 struct SamplingArguments {

@@ -1,6 +1,9 @@
 #include "conversation.h"
 
+#include <algorithm>
+
 #include "common.h"
+#include "images.h"
 
 namespace phidias::cli {
 
@@ -22,7 +25,16 @@ Result<ChatPrompt> Conversation::prompt() const {
   const Model& model = engine_->model();
   const std::vector<ChatMessage> messages = all_messages();
   return chat_prompt(*model.tokenizer(), *model.chat_template(), messages, {},
-                     settings_.obey_markers);
+                     settings_.obey_markers, model.info().vision ? &images_ : nullptr);
+}
+
+void Conversation::forget_images() {
+  auto shown = [this](size_t number) {
+    return std::any_of(messages_.begin(), messages_.end(), [&](const ChatMessage& message) {
+      return message.content.find(image_tag(number)) != std::string::npos;
+    });
+  };
+  while (!images_.empty() && !shown(images_.size())) images_.pop_back();
 }
 
 size_t Conversation::prompt_tokens() const {
@@ -38,6 +50,7 @@ Result<GenerateResult> Conversation::answer(const std::function<bool(std::string
   if (messages_.size() <= 1) warn_untraced(all_messages(), *rendered);
   GenerateRequest request;
   request.prompt = std::move(rendered->ids);
+  request.images = images_;
   request.sampling = settings_.sampling;
   request.max_tokens = settings_.max_tokens;
   request.rope_switch = settings_.rope_switch;
@@ -53,9 +66,16 @@ Result<GenerateResult> Conversation::answer(const std::function<bool(std::string
 
 Result<GenerateResult> Conversation::say(std::string text,
                                          const std::function<bool(std::string_view)>& show) {
-  messages_.push_back({"user", std::move(text)});
+  messages_.push_back({"user", with_image_tags(text, images_.size() + 1, next_images_.size())});
+  const size_t known = images_.size();
+  images_.insert(images_.end(), next_images_.begin(), next_images_.end());
   auto result = answer(show);
-  if (!result.ok()) messages_.pop_back();
+  if (result.ok()) {
+    next_images_.clear();
+  } else {
+    messages_.pop_back();
+    images_.resize(known);
+  }
   return result;
 }
 
@@ -69,6 +89,7 @@ bool Conversation::undo() {
   if (messages_.empty()) return false;
   if (messages_.back().role == "assistant") messages_.pop_back();
   if (!messages_.empty()) messages_.pop_back();
+  forget_images();
   return true;
 }
 

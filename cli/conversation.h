@@ -43,18 +43,27 @@ class Conversation {
   Result<GenerateResult> again(const std::function<bool(std::string_view)>& show);
   // Takes back the last message and its answer; false where there is none.
   bool undo();
-  void reset() { messages_.clear(); }
-  void load(std::vector<ChatMessage> messages) { messages_ = std::move(messages); }
+  void reset() { load({}); }
+  void load(std::vector<ChatMessage> messages) {
+    messages_ = std::move(messages);
+    forget_images();
+  }
+  // An image that the next message shows.
+  void show(ImageHandle image) { next_images_.push_back(std::move(image)); }
 
  private:
   std::vector<ChatMessage> all_messages() const;
   Result<ChatPrompt> prompt() const;
+  // Those at the end that no message has a tag for any more.
+  void forget_images();
   Result<GenerateResult> answer(const std::function<bool(std::string_view)>& show);
 
   Engine* engine_;
   Settings settings_;
   SequenceId sequence_;
   std::vector<ChatMessage> messages_;  // without the system message
+  std::vector<ImageHandle> images_;    // that the messages have tags for
+  std::vector<ImageHandle> next_images_;
 };
 
 }  // namespace phidias::cli

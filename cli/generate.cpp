@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "images.h"
 #include "phidias/generation.h"
 #include "phidias/prompt.h"
 #include "terminal/terminal.h"
@@ -13,10 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kTagBegin = "<|image_";
+
 struct GenerateArguments {
   RunOptions run;
   SamplingArguments sampling;
   InputOptions input;
+  ImageArguments images;
   std::string prompt;
   CLI::Option* prompt_option = nullptr;
   bool chat = false;
@@ -35,7 +39,8 @@ struct GenerateArguments {
   bool json = false;
 };
 
-Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, const Model& model) {
+Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, const Model& model,
+                                        const std::vector<ImageHandle>& images) {
   const auto tokenizer = model.tokenizer();
   if (!arguments.input.given() || arguments.input.is_text()) {
     if (!tokenizer)
@@ -51,8 +56,11 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
     text = std::move(*read);
   }
   if (!arguments.chat) {
-    auto ids = tokenizer->encode(
-        text, {.add_special = !arguments.no_add_special, .markers = true, .guard = 0});
+    auto encoded =
+        encode_with_images(*tokenizer, text, images,
+                           {.add_special = !arguments.no_add_special, .markers = true, .guard = 0});
+    if (!encoded.ok()) return encoded;
+    const std::vector<TokenId>& ids = *encoded;
     if (ids.size() > 1 && ids[0] == ids[1] && tokenizer->bos() == ids[0]) {
       std::fprintf(
           stderr,
@@ -60,7 +68,7 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
           "out of the text or give --no-add-special\n",
           tokenizer->token_bytes(ids[0]).c_str());
     }
-    return ids;
+    return encoded;
   }
   const auto chat_template = model.chat_template();
   if (!chat_template)
@@ -69,8 +77,10 @@ Result<std::vector<TokenId>> prompt_ids(const GenerateArguments& arguments, cons
                  {}};
   std::vector<ChatMessage> messages;
   if (!arguments.system.empty()) messages.push_back({"system", arguments.system});
+  if (text.find(kTagBegin) == std::string::npos) text = with_image_tags(text, 1, images.size());
   messages.push_back({"user", text});
-  auto prompt = chat_prompt(*tokenizer, *chat_template, messages, {}, arguments.obey_markers);
+  auto prompt = chat_prompt(*tokenizer, *chat_template, messages, {}, arguments.obey_markers,
+                            model.info().vision ? &images : nullptr);
   if (!prompt.ok()) return std::move(prompt).error();
   warn_untraced(messages, *prompt);
   return std::move(prompt->ids);
@@ -141,9 +151,16 @@ Result<int> run(const GenerateArguments& arguments) {
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
-  auto ids = prompt_ids(arguments, model);
+  install_interrupt_handler();
+  auto images = arguments.images.encode(**engine);
+  if (!images.ok()) {
+    if (images.error().code == Code::kCancelled) return kExitInterrupted;
+    return std::move(images).error();
+  }
+  auto ids = prompt_ids(arguments, model, *images);
   if (!ids.ok()) return std::move(ids).error();
   request.prompt = std::move(*ids);
+  request.images = std::move(*images);
   request.max_tokens = arguments.max_tokens;
   request.choices = arguments.choices;
   request.stop_strings = arguments.stop;
@@ -158,7 +175,6 @@ Result<int> run(const GenerateArguments& arguments) {
   if (!policy.ok()) return std::move(policy).error();
   request.rope_switch = *policy;
 
-  install_interrupt_handler();
   const auto tokenizer = model.tokenizer();
   const bool streamed = !arguments.json && arguments.choices == 1;
   if (streamed && arguments.echo && tokenizer)
@@ -202,6 +218,7 @@ std::function<Result<int>()> setup_generate(CLI::App& app) {
   arguments->prompt_option = app.add_option("-p,--prompt", arguments->prompt,
                                             "The text to go on with, or with --chat the question");
   arguments->input.declare(app);
+  arguments->images.declare(app);
   // What would be ignored is wrong usage.
   for (CLI::Option* option : {arguments->input.ids_option, arguments->input.text_option,
                               arguments->input.ids_file_option, arguments->input.file_option}) {

@@ -24,6 +24,17 @@ Json sparse_attention(const ModelInfo& info) {
           {"layers", info.sparse_layers}};
 }
 
+Json to_json(const VisionInfo& vision) {
+  return {{"num_layers", vision.num_layers},
+          {"hidden_size", vision.hidden_size},
+          {"intermediate_size", vision.intermediate_size},
+          {"num_heads", vision.num_heads},
+          {"tile_size", vision.tile_size},
+          {"patch_size", vision.patch_size},
+          {"crops", vision.crops},
+          {"max_tokens", vision.max_tokens}};
+}
+
 Json to_json(const Inspection& inspection) {
   const ModelInfo& info = inspection.info;
   Json json = {{"type", info.type},
@@ -48,6 +59,7 @@ Json to_json(const Inspection& inspection) {
                {"rope_factors_digest",
                 info.rope_factors_digest.empty() ? Json() : Json(info.rope_factors_digest)},
                {"tied_head", info.tied_head},
+               {"vision", info.vision ? to_json(*info.vision) : Json()},
                {"parameters", info.parameters},
                {"tensors", info.tensors},
                {"weight_bytes", info.weight_bytes},
@@ -115,6 +127,16 @@ std::string to_text(const Inspection& inspection, uint32_t context) {
     std::snprintf(rope, sizeof rope, "original context %u, magnitude %.7g, factors %.12s",
                   info.original_context, info.rope_magnitude, info.rope_factors_digest.c_str());
     line("LongRoPE", rope);
+  }
+  if (const auto& vision = info.vision) {
+    line("vision tower", std::to_string(vision->num_layers) + " layers, width " +
+                             std::to_string(vision->hidden_size) + ", feed-forward " +
+                             std::to_string(vision->intermediate_size) + ", " +
+                             std::to_string(vision->num_heads) + " heads");
+    line("images", "at most " + std::to_string(vision->crops) + " tiles of " +
+                       std::to_string(vision->tile_size) + " pixels in patches of " +
+                       std::to_string(vision->patch_size) + ", " +
+                       std::to_string(vision->max_tokens) + " tokens");
   }
   if (info.weight_bytes > 0) {
     line("parameters",

@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "images.h"
 #include "phidias/tensors.h"
 
 namespace phidias::cli {
@@ -12,6 +13,7 @@ namespace {
 struct LogitsArguments {
   RunOptions run;
   InputOptions input;
+  ImageArguments images;
   size_t generate = 0;
   size_t chunk = 0;
   std::string batch_with;
@@ -35,9 +37,15 @@ Result<int> logits(const LogitsArguments& arguments) {
   if (!engine.ok()) return std::move(engine).error();
   const auto policy = arguments.run.rope_policy();
   if (!policy.ok()) return policy.error();
+  install_interrupt_handler();
+  const auto images = arguments.images.encode(**engine);
+  if (!images.ok()) {
+    if (images.error().code == Code::kCancelled) return kExitInterrupted;
+    return images.error();
+  }
   std::vector<Stream> streams(1);
   {
-    auto ids = arguments.input.read_ids((*engine)->model().tokenizer().get());
+    auto ids = arguments.input.read_ids((*engine)->model().tokenizer().get(), *images);
     if (!ids.ok()) return std::move(ids).error();
     if (ids->empty())
       return Error{Code::kInvalidArgument, "there are no tokens", {{}, {}, "--ids"}};
@@ -52,8 +60,9 @@ Result<int> logits(const LogitsArguments& arguments) {
     at = end + 1;
   }
   for (Stream& stream : streams) {
-    stream.sequence = (*engine)->open(
-        {.rope_switch = *policy, .prompt_tokens = static_cast<uint32_t>(stream.prompt.size())});
+    stream.sequence = (*engine)->open({.rope_switch = *policy,
+                                       .prompt_tokens = static_cast<uint32_t>(stream.prompt.size()),
+                                       .images = *images});
   }
   const size_t vocab = (*engine)->vocab();
   const size_t length = streams.front().prompt.size();
@@ -123,6 +132,7 @@ std::function<Result<int>()> setup_logits(CLI::App& app) {
   auto arguments = std::make_shared<LogitsArguments>();
   arguments->run.declare(app);
   arguments->input.declare(app);
+  arguments->images.declare(app);
   app.add_option("--generate", arguments->generate,
                  "Then so many greedy tokens, end tokens not obeyed");
   app.add_option("--chunk", arguments->chunk,

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "common.h"
 #include "edit_option.h"
+#include "images.h"
 #include "phidias/tensors.h"
 
 namespace phidias::cli {
@@ -12,6 +13,7 @@ namespace {
 struct TraceArguments {
   RunOptions run;
   InputOptions input;
+  ImageArguments images;
   uint32_t generate = 0;
   uint32_t chunk = 0;
   std::vector<std::string> reads;
@@ -97,7 +99,13 @@ Result<int> trace(const TraceArguments& arguments) {
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
-  auto ids = arguments.input.read_ids(model.tokenizer().get());
+  install_interrupt_handler();
+  auto images = arguments.images.encode(**engine);
+  if (!images.ok()) {
+    if (images.error().code == Code::kCancelled) return kExitInterrupted;
+    return std::move(images).error();
+  }
+  auto ids = arguments.input.read_ids(model.tokenizer().get(), *images);
   if (!ids.ok()) return std::move(ids).error();
   auto reads = reads_of(arguments, model);
   if (!reads.ok()) return std::move(reads).error();
@@ -112,8 +120,9 @@ Result<int> trace(const TraceArguments& arguments) {
   options.generate = arguments.generate;
   options.chunk = arguments.chunk;
   options.rope_switch = *policy;
+  options.images = std::move(*images);
   options.max_bytes = arguments.max_mib << 20;
-  Trace run(**engine, std::move(*ids), options);
+  Trace run(**engine, std::move(*ids), std::move(options));
   for (const Read& read : *reads) run.read(read);
   run.edit(*edits);
   run.metric(*metric);
@@ -144,6 +153,7 @@ std::function<Result<int>()> setup_trace(CLI::App& app) {
   auto arguments = std::make_shared<TraceArguments>();
   arguments->run.declare(app);
   arguments->input.declare(app);
+  arguments->images.declare(app);
   app.add_option("--generate", arguments->generate,
                  "Then so many greedy tokens, end tokens not obeyed");
   app.add_option("--chunk", arguments->chunk,

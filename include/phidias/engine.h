@@ -14,6 +14,7 @@
 namespace phidias {
 
 class Stepper;
+struct ImageState;
 
 // One thread at a time. Several engines, also of one model, may live in a process.
 //
@@ -53,7 +54,9 @@ class Engine {
   // kOutOfMemory.
   Status step(std::span<const Row> rows, const LogitsSink& sink = {});
 
-  Stepper& stepper();  // for the library's own files
+  // For the library's own files.
+  Stepper& stepper();
+  ImageState& images();
 
  private:
   struct Impl;

@@ -31,12 +31,37 @@ struct ImageFeatures {
 };
 using ImageHandle = std::shared_ptr<const ImageFeatures>;
 
+// Where the encoding of an image can be looked into, in the order in which it is passed. Letters: P
+// positions of a tile, its patches and the class token before them; W width of the tower; N tokens
+// of the image.
+enum class ImageSite : uint8_t {
+  kEmbeddings,   // [P, W] of a tile, after the tower's first norm
+  kLayerOutput,  // [P, W] of a tile
+  kMerged,       // [N, 4 W]: lines of merged patches and separators
+  kFeatures,     // [N, hidden_size]: what stands where embeddings would
+};
+
+// Rows where they lie: row r at data + r * width. What is written there is what goes on.
+struct ImageView {
+  ImageSite site = ImageSite::kFeatures;
+  size_t tile = 0;   // 0: the whole image; the others row by row. 0 at the last two sites
+  size_t layer = 0;  // of kLayerOutput
+  float* data = nullptr;
+  size_t rows = 0;
+  size_t width = 0;
+};
+// Called by the thread that encodes.
+using ImageTap = std::function<void(const ImageView&)>;
+
 struct ImageOptions {
   uint32_t crops = 0;               // tiles at most, 1 to 256; 0: as many as the checkpoint states
   uint64_t max_pixels = 64U << 20;  // width times height; a larger image is refused unread
   // Called before each of `total` tiles is encoded; false ends the work. Not called where the
   // image is known already.
   std::function<bool(size_t done, size_t total)> progress = {};
+  // Sees and may change what is computed. Such an image is computed in any case and not kept for
+  // others, and its `content` is its own.
+  ImageTap tap = {};
 };
 
 // Decodes a JPEG, PNG or WebP file, cuts it into tiles and runs the model's vision tower over them,

@@ -15,6 +15,18 @@
 
 namespace phidias {
 
+// The tower of a model that sees images.
+struct VisionInfo {
+  uint32_t num_layers = 0;  // that run
+  uint32_t hidden_size = 0;
+  uint32_t intermediate_size = 0;
+  uint32_t num_heads = 0;
+  uint32_t tile_size = 0;  // pixels along a side
+  uint32_t patch_size = 0;
+  uint32_t crops = 0;       // tiles that an image is cut into, at most
+  uint32_t max_tokens = 0;  // of an image cut into so many
+};
+
 // Readable from a checkpoint's headers alone.
 struct ModelInfo {
   std::string type;  // model_type or architecture
@@ -43,6 +55,7 @@ struct ModelInfo {
   double rope_magnitude = 1;  // of the long list
   std::string rope_factors_digest;  // of both LongRoPE lists, to tell files apart; empty without
   bool tied_head = false;
+  std::optional<VisionInfo> vision;
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;
   uint64_t bytes_per_token = 0;  // of weights, read when decoding one token

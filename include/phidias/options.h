@@ -50,6 +50,8 @@ struct EngineOptions {
       512;  // rows of one pass through the weights; longer steps are cut, with the same bits
   uint32_t page_positions =
       64;  // positions of a cache page, 1 to 256; part of what fixes the bits in fast numerics
+  // Bytes of the features of images that are kept to be found again.
+  uint64_t image_cache = 256U << 20;
   std::string isa{};  // name of a kernel table ("scalar", "avx2", ...); empty: the best of this CPU
 };
 

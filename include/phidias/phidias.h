@@ -10,6 +10,7 @@
 #include "phidias/entries.h"
 #include "phidias/generation.h"
 #include "phidias/hub.h"
+#include "phidias/image.h"
 #include "phidias/importance.h"
 #include "phidias/inspect.h"
 #include "phidias/model.h"

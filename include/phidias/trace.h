@@ -99,6 +99,7 @@ struct TraceOptions {
   uint32_t generate = 0;  // then so many greedy tokens, end tokens not obeyed
   uint32_t chunk = 0;     // feed the prompt in chunks; 0: at once. Changes no bit
   RopeSwitch rope_switch = RopeSwitch::kReprefill;
+  std::vector<ImageHandle> images = {};    // the id -n is a token of the n-th
   uint64_t max_bytes = uint64_t{8} << 30;  // of what is kept; more is refused with the figure
 };
 

@@ -92,12 +92,15 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
                                                .cache_budget = options.cache_budget,
                                                .step_rows = options.step_rows,
                                                .page_positions = options.page_positions});
+  impl->images = std::make_unique<ImageState>(ImageState{
+      ImageCache(options.image_cache), RunContext(*kernels, *impl->threads, options.numerics), 0});
   impl->model = std::move(model);
   impl->options = options;
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 Stepper& Engine::stepper() { return *impl_->stepper; }
+ImageState& Engine::images() { return *impl_->images; }
 const Model& Engine::model() const { return *impl_->model; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 uint32_t Engine::vocab() const { return impl_->stepper->spec().vocab; }

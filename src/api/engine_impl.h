@@ -4,10 +4,19 @@
 #include <memory>
 
 #include "base/thread_pool.h"
+#include "engine/image_cache.h"
 #include "engine/stepper.h"
+#include "model/run_context.h"
 #include "phidias/engine.h"
 
 namespace phidias {
+
+// What encoding images needs and keeps.
+struct ImageState {
+  ImageCache cache;
+  RunContext context;
+  uint64_t tapped = 0;  // images that somebody looked into
+};
 
 struct Engine::Impl {
   std::shared_ptr<const Model> model;
@@ -15,6 +24,7 @@ struct Engine::Impl {
   const KernelTable* kernels;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<Stepper> stepper;
+  std::unique_ptr<ImageState> images;
 };
 
 }  // namespace phidias

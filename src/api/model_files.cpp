@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "model/config.h"
 #include "model/registry.h"
+#include "model/vision/config.h"
 #include "text/gguf_tokenizer.h"
 
 namespace phidias {
@@ -57,6 +58,20 @@ std::string digest(const LongRope& rope) {
   return text;
 }
 
+// How images are prepared stands in a file of its own.
+Status read_preprocessor(const std::filesystem::path& folder, ModelSpec& spec) {
+  const std::filesystem::path path = folder / "preprocessor_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    spec.notices.push_back("there is no preprocessor_config.json: images are cut into at most " +
+                           std::to_string(spec.vision->crops) + " tiles");
+    return {};
+  }
+  PHIDIAS_TRY(const std::string text, read_text_file(path, 16U << 20));
+  PHIDIAS_TRY(const Json json, parse_json(text, path.string()));
+  return read_image_processing(JsonReader(json, path.string()), *spec.vision);
+}
+
 Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   ModelFiles files;
   files.path = path;
@@ -71,6 +86,7 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   PHIDIAS_TRY(const Json config, parse_json(files.config_json, config_path.string()));
   PHIDIAS_TRY(files.spec, spec_from_config(JsonReader(config, config_path.string())));
   files.names = files.spec.tensor_names;
+  if (files.spec.vision) PHIDIAS_CHECK_OK(read_preprocessor(path, files.spec));
   const std::filesystem::path generation_path = path / "generation_config.json";
   if (std::filesystem::exists(generation_path, ignored)) {
     PHIDIAS_TRY(const std::string text, read_text_file(generation_path, 16U << 20));
@@ -98,6 +114,20 @@ Result<ModelFiles> open_gguf(const std::filesystem::path& path) {
   PHIDIAS_TRY(files.spec, spec_from_gguf(*files.checkpoint.gguf));
   files.names = files.spec.tensor_names;
   return files;
+}
+
+VisionInfo describe(const VisionSpec& spec) {
+  VisionInfo info;
+  info.num_layers = spec.layers;
+  info.hidden_size = spec.width;
+  info.intermediate_size = spec.ffn_width;
+  info.num_heads = spec.heads;
+  info.tile_size = spec.side;
+  info.patch_size = spec.patch;
+  info.crops = spec.crops;
+  // The most lines, and so the most separators, has a column of tiles.
+  info.max_tokens = static_cast<uint32_t>(spec.image_rows(spec.crops, 1));
+  return info;
 }
 
 }  // namespace
@@ -140,6 +170,7 @@ ModelInfo describe(const ModelFiles& files) {
     info.rope_factors_digest = digest(*spec.rope.long_rope);
   }
   info.tied_head = spec.tied_head;
+  if (spec.vision) info.vision = describe(*spec.vision);
   info.tensors = files.checkpoint.tensors.tensors.size();
   info.files = files.checkpoint.tensors.files;
   info.notices = spec.notices;

@@ -74,12 +74,12 @@ const Tensor* Traced::find(std::string_view name) const {
 }
 
 Trace::Trace(Engine& engine, std::vector<TokenId> ids, TraceOptions options)
-    : engine_(&engine), ids_(std::move(ids)), options_(options) {
+    : engine_(&engine), ids_(std::move(ids)), options_(std::move(options)) {
   if (ids_.empty()) no_ids_ = Error{Code::kInvalidArgument, "the text has no tokens", {}};
 }
 
 Trace::Trace(Engine& engine, std::string_view text, TraceOptions options)
-    : engine_(&engine), options_(options) {
+    : engine_(&engine), options_(std::move(options)) {
   if (const auto tokenizer = engine.model().tokenizer()) {
     ids_ = tokenizer->encode(text);
     if (ids_.empty()) no_ids_ = Error{Code::kInvalidArgument, "the text has no tokens", {}};
@@ -151,6 +151,12 @@ Result<Traced> Trace::run() const {
   PHIDIAS_TRY(auto program, Program::compile(*this));
   PHIDIAS_CHECK_OK(program->taps.allocate());
   if (!program->gradients) return run_steps(program->taps, &program->taps);
+  if (!options_.images.empty()) {
+    return Error{Code::kUnsupported,
+                 "gradients of runs that show images are not taken; leave out the images or the "
+                 "gradients",
+                 {{}, {}, "grad"}};
+  }
   return run_with_gradients(*program);
 }
 
@@ -184,10 +190,11 @@ Result<Traced> Trace::run_with_gradients(Program& program) const {
 // `attached` looks into the steps: the trace, or what stands before it.
 Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
   Stepper& stepper = engine_->stepper();
-  const TappedSequence sequence(
-      stepper,
-      {.rope_switch = options_.rope_switch, .prompt_tokens = static_cast<uint32_t>(ids_.size())},
-      taps.idle() ? nullptr : attached);
+  const TappedSequence sequence(stepper,
+                                {.rope_switch = options_.rope_switch,
+                                 .prompt_tokens = static_cast<uint32_t>(ids_.size()),
+                                 .images = options_.images},
+                                taps.idle() ? nullptr : attached);
   const KernelTable& kernels = *table_by_name(engine_->options().isa);
   const uint32_t generate = options_.generate;
   std::vector<TokenId> tokens;

@@ -12,6 +12,7 @@ constexpr Variant kVariants[] = {
      phi3_from_config, phi3_from_gguf},
     {"phi3small", "Phi-3-small", phi3small_from_config, phi3small_from_gguf},
     {"phimoe", "Phi-3.5-MoE", phimoe_from_config, phimoe_from_gguf},
+    {"phi3_v", "Phi-3-vision, Phi-3.5-vision", phi3_v_from_config, phi3_v_from_gguf},
     {"llama", "the plain Llama block", llama_from_config, llama_from_gguf},
 };
 

@@ -14,6 +14,8 @@ Result<ModelSpec> phi3small_from_config(const JsonReader& config);
 Result<ModelSpec> phi3small_from_gguf(const GgufFile& file);
 Result<ModelSpec> phimoe_from_config(const JsonReader& config);
 Result<ModelSpec> phimoe_from_gguf(const GgufFile& file);
+Result<ModelSpec> phi3_v_from_config(const JsonReader& config);
+Result<ModelSpec> phi3_v_from_gguf(const GgufFile& file);
 Result<ModelSpec> llama_from_config(const JsonReader& config);
 Result<ModelSpec> llama_from_gguf(const GgufFile& file);
 

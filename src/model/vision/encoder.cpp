@@ -70,7 +70,7 @@ float gelu(float x) {
 
 std::vector<float> encode_tiles(const VisionSpec& spec, const VisionWeights& weights,
                                 const ImageTiles& tiles, RunContext& context,
-                                const TileProgress& progress, VisionTaps* taps) {
+                                const TileProgress& progress, const ImageTap& tap) {
   const size_t rows = spec.image_rows(tiles.rows, tiles.columns);
   Activations merged;
   merged.resize(rows, spec.merged_width());
@@ -81,7 +81,7 @@ std::vector<float> encode_tiles(const VisionSpec& spec, const VisionWeights& wei
     VisionTower tower(spec, weights);
     for (size_t i = 0; i < tiles.count(); ++i) {
       if (progress && !progress(i, tiles.count())) return {};
-      const float* patches = tower.run(tiles.tile(i), i, taps, context);
+      const float* patches = tower.run(tiles.tile(i), i, tap, context);
       if (i == 0)
         global.put(patches, 0, 0, merged);
       else
@@ -91,17 +91,17 @@ std::vector<float> encode_tiles(const VisionSpec& spec, const VisionWeights& wei
   local.end_lines(weights.line_separator, tiles.rows, merged);
   std::copy(weights.image_separator.begin(), weights.image_separator.end(), merged.row(separator));
   global.end_lines(weights.line_separator, 1, merged);
-  auto visit = [&](VisionSite site, float* data, size_t width) {
-    if (taps != nullptr) taps->visit(site, 0, 0, {data, rows, width});
+  auto visit = [&](ImageSite site, float* data, size_t width) {
+    if (tap) tap({site, 0, 0, data, rows, width});
   };
-  visit(VisionSite::kMerged, merged.row(0), merged.cols());
+  visit(ImageSite::kMerged, merged.row(0), merged.cols());
 
   const size_t width = weights.projection[1].weight.rows;
   Activations hidden;
   project(weights.projection[0], merged, hidden.resize(rows, width), context, gelu);
   std::vector<float> features(rows * width);
   project(weights.projection[1], hidden, features.data(), context, [](float x) { return x; });
-  visit(VisionSite::kFeatures, features.data(), width);
+  visit(ImageSite::kFeatures, features.data(), width);
   return features;
 }
 

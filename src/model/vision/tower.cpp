@@ -36,17 +36,17 @@ VisionTower::VisionTower(const VisionSpec& spec, const VisionWeights& weights)
       hidden_(rows_ * spec.ffn_width),
       contribution_(rows_ * spec.width) {}
 
-const float* VisionTower::run(std::span<const float> pixels, size_t index, VisionTaps* taps,
+const float* VisionTower::run(std::span<const float> pixels, size_t index, const ImageTap& tap,
                               RunContext& context) {
-  auto visit = [&](VisionSite site, size_t layer) {
-    if (taps != nullptr) taps->visit(site, index, layer, {stream_.data(), rows_, spec_->width});
+  auto visit = [&](ImageSite site, size_t layer) {
+    if (tap) tap({site, index, layer, stream_.data(), rows_, spec_->width});
   };
   embed(pixels, context);
-  visit(VisionSite::kEmbeddings, 0);
+  visit(ImageSite::kEmbeddings, 0);
   for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
     attention(weights_->layers[layer], context);
     feed_forward(weights_->layers[layer], context);
-    visit(VisionSite::kLayerOutput, layer);
+    visit(ImageSite::kLayerOutput, layer);
   }
   return stream_.data();
 }

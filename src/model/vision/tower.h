@@ -9,8 +9,8 @@
 #include "model/kv_layout.h"
 #include "model/run_context.h"
 #include "model/vision/spec.h"
-#include "model/vision/taps.h"
 #include "model/vision/weights.h"
+#include "phidias/image.h"
 
 namespace phidias {
 
@@ -25,9 +25,9 @@ class VisionTower {
   VisionTower(const VisionSpec& spec, const VisionWeights& weights);
 
   //   pixels   [3, side, side], normalised
-  //   index    of the tile, for `taps`
+  //   index    of the tile, for `tap`, which may be empty
   // The output [positions, W] stays until the next call; row 0 is the class token's.
-  const float* run(std::span<const float> pixels, size_t index, VisionTaps* taps,
+  const float* run(std::span<const float> pixels, size_t index, const ImageTap& tap,
                    RunContext& context);
 
  private:
