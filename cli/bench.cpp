@@ -37,13 +37,11 @@ struct BenchArguments {
 
 // Wall seconds of this program from its start to the first token of a one-token prompt.
 Result<double> time_start(const std::string& file, const BenchArguments& arguments) {
-  const std::string threads =
-      std::to_string(arguments.options.engine.threads == 0 ? 1 : arguments.options.engine.threads);
-  std::vector<std::string> words = {"phidias", "generate", "-m",        file,
-                                    "--ids",   "1",        "-n",        "1",
-                                    "--ctx",   "512",      "--weights", arguments.random.weights};
-  if (arguments.options.engine.threads != 0) words.insert(words.end(), {"-t", threads});
-  if (arguments.weights_option->count() == 0) words[11] = "file";
+  std::vector<std::string> words = {
+      "phidias", "generate", "-m", file,        "--ids",
+      "1",       "-n",       "1",  "--weights", arguments.random.weights};
+  if (const size_t threads = arguments.options.engine.threads; threads != 0)
+    words.insert(words.end(), {"-t", std::to_string(threads)});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -42,7 +42,7 @@ std::optional<Site> input_site(TensorRole role) {
 // Sums of squares of every column that passes a site.
 class SquareSums final : public RunTaps {
  public:
-  explicit SquareSums(size_t layers) : layers_(layers), sums_(layers * kSiteCount) {}
+  explicit SquareSums(size_t layers) : sums_(layers * kSiteCount) {}
 
   struct Sums {
     std::vector<double> squares;
@@ -70,7 +70,6 @@ class SquareSums final : public RunTaps {
   }
 
  private:
-  size_t layers_;
   std::vector<Sums> sums_;
 };
 

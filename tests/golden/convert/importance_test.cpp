@@ -112,9 +112,9 @@ TEST_F(ImportanceOfMini, MakesTheWeighedErrorSmaller) {
       ADD_FAILURE() << name;
       return TensorEntry{};
     };
-    const TensorEntry floats = find(*before, "model.layers.0.mlp.down_proj.weight");
-    const TensorEntry coded = find(*after, "blk.0.ffn_down.weight");
-    EXPECT_NE(coded.format, floats.format);
+    const TensorEntry floats = find(*before, "model.layers.0.mlp.gate_up_proj.weight");
+    const TensorEntry coded = find(*after, "blk.0.ffn_up.weight");
+    EXPECT_EQ(coded.format, Format::kQ4);
     const size_t cols = floats.shape[1];
     std::vector<float> x(cols), y(cols);
     double error = 0;
@@ -130,8 +130,8 @@ TEST_F(ImportanceOfMini, MakesTheWeighedErrorSmaller) {
   };
   const fs::path plain = folder.path() / "plain.gguf";
   const fs::path weighed = folder.path() / "weighed.gguf";
-  ASSERT_TRUE(write_gguf(source_, plain, {.recipe = "q4_0"}).ok());
-  ASSERT_TRUE(write_gguf(source_, weighed, {.recipe = "q4_0", .importance = importance}).ok());
+  ASSERT_TRUE(write_gguf(source_, plain, {.recipe = "q4"}).ok());
+  ASSERT_TRUE(write_gguf(source_, weighed, {.recipe = "q4", .importance = importance}).ok());
   EXPECT_LT(error_of(weighed), error_of(plain));
 }
 
