@@ -79,7 +79,7 @@ TEST_P(ConvertFolder, ToGgufAndBackGivesTheSameBytesAndLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFolder,
                          testing::Values("mini-4k", "mini-128k", "medium-4k", "medium-128k-su",
-                                         "phi-4", "phi-4-mini", "wide-bf16"),
+                                         "phi-4", "phi-4-mini", "wide-bf16", "phimoe"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');
