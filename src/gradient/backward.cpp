@@ -157,6 +157,7 @@ class Backward {
     visit(Site::kAttentionKeys, layer, keys, qkv_width, kv_width);
     visit(Site::kAttentionQueries, layer, qkv_.data(), qkv_width, query_width);
     rotate_back();
+    visit(Site::kPreRotary, layer, qkv_.data(), qkv_width, qkv_width);
     visit_qkv(layer);
     product(WeightMatrix::kQkv, layer, weights.qkv, replay_.attention_input(), qkv_.data(),
             normed_.data());

@@ -195,6 +195,7 @@ Objective weighted_log_probs(std::span<const int32_t> tokens, std::span<const fl
 size_t site_width(const ModelSpec& spec, Site site) {
   switch (site) {
     case Site::kQkvOutput:
+    case Site::kPreRotary:
       return spec.attention.qkv_width();
     case Site::kAttentionQueries:
     case Site::kAttentionHeadOutputs:

@@ -35,6 +35,8 @@ struct ExpertState {
   std::vector<uint32_t> picks;   // [R, 2]
   AlignedBuffer<float> weights;  // [R, 2]
   std::vector<uint32_t> passes;  // [R, 2]: which pass each pick is
+  std::vector<size_t> begin;     // [E + 1]: the first pass of each expert
+  std::vector<size_t> next;      // [E]
   std::vector<RowGroup> groups;  // the passes of each expert that has any
   Activations inputs;            // [P, D]
   AlignedBuffer<float> outputs;  // [P, D]

@@ -16,7 +16,8 @@ enum class Site : uint8_t {
   kTokenEmbeddings,         // [D], once, as layer 0
   kLayerInput,              // [D]: the residual stream, here and at kLayerMid and kLayerOutput
   kAttentionNormOutput,     // [D]
-  kQkvOutput,               // [(H + 2K) d]: before rotation
+  kQkvOutput,               // [(H + 2K) d]: before rotation, in the checkpoint's order of rows
+  kPreRotary,               // the same as all queries, all keys, all values, one site later
   kAttentionQueries,        // [H d]: rotated
   kAttentionKeys,           // [K d]: rotated, before they are rounded to the cache's type
   kAttentionValues,         // [K d]
@@ -40,7 +41,7 @@ enum class Site : uint8_t {
   kLmHeadOutput,     // [V], likewise
   kLogits,           // [V], likewise
 };
-inline constexpr size_t kSiteCount = 26;
+inline constexpr size_t kSiteCount = 27;
 
 // A set of sites.
 using SiteMask = uint32_t;

@@ -186,6 +186,7 @@ void attention_block(const BlockArgs& args, Taps& taps) {
   } else {
     taps.at(Site::kQkvOutput, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
   }
+  taps.at(Site::kPreRotary, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
   if (taps.wants(Site::kAttentionQueries) || taps.wants(Site::kAttentionKeys) ||
       taps.wants(Site::kAttentionValues)) {
     for_each_run(args, rotate_and_store<true, false>);

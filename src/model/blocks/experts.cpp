@@ -32,21 +32,20 @@ void route_rows(const BlockArgs& args, Taps& taps) {
   taps.at(Site::kRouterWeights, experts.weights.data(), kPerRow, kPerRow);
 }
 
-// Numbers the passes expert by expert and, for each, row by row. Returns where the passes of each
-// expert begin: one entry more than there are experts.
-std::vector<size_t> sort_passes(ExpertState& experts, size_t count) {
-  std::vector<size_t> begin(count + 1, 0);
-  for (const uint32_t pick : experts.picks) ++begin[pick + 1];
-  for (size_t e = 0; e < count; ++e) begin[e + 1] += begin[e];
-  std::vector<size_t> next(begin.begin(), begin.end() - 1);
+// Numbers the passes expert by expert and, for each, row by row.
+void sort_passes(ExpertState& experts, size_t count) {
+  experts.begin.assign(count + 1, 0);
+  for (const uint32_t pick : experts.picks) ++experts.begin[pick + 1];
+  for (size_t e = 0; e < count; ++e) experts.begin[e + 1] += experts.begin[e];
+  experts.next.assign(experts.begin.begin(), experts.begin.end() - 1);
   experts.passes.resize(experts.picks.size());
   for (size_t i = 0; i < experts.picks.size(); ++i)
-    experts.passes[i] = static_cast<uint32_t>(next[experts.picks[i]]++);
-  return begin;
+    experts.passes[i] = static_cast<uint32_t>(experts.next[experts.picks[i]]++);
 }
 
-void product(const BlockArgs& args, const std::vector<size_t>& begin, Matrix ExpertWeights::*matrix,
-             Activations& x, float* y, size_t y_stride) {
+void product(const BlockArgs& args, Matrix ExpertWeights::*matrix, Activations& x, float* y,
+             size_t y_stride) {
+  const std::vector<size_t>& begin = args.state.experts.begin;
   std::vector<RowGroup>& groups = args.state.experts.groups;
   groups.clear();
   for (size_t e = 0; e + 1 < begin.size(); ++e) {
@@ -66,7 +65,7 @@ void experts_contribution(const BlockArgs& args, Taps& taps) {
   const size_t width = args.spec.width;
   const size_t ffn_width = args.spec.ffn_width;
   route_rows(args, taps);
-  const std::vector<size_t> begin = sort_passes(experts, args.spec.experts->count);
+  sort_passes(experts, args.spec.experts->count);
 
   const size_t passes = state.rows * kPerRow;
   experts.inputs.resize(passes, width);
@@ -77,12 +76,11 @@ void experts_contribution(const BlockArgs& args, Taps& taps) {
     }
   });
   state.gate_up.ensure(passes * 2 * ffn_width);
-  product(args, begin, &ExpertWeights::gate_up, experts.inputs, state.gate_up.data(),
-          2 * ffn_width);
+  product(args, &ExpertWeights::gate_up, experts.inputs, state.gate_up.data(), 2 * ffn_width);
   state.neurons.resize(passes, ffn_width);
   activate(context, args.spec, state.gate_up.data(), state.neurons);
   experts.outputs.ensure(passes * width);
-  product(args, begin, &ExpertWeights::down, state.neurons, experts.outputs.data(), width);
+  product(args, &ExpertWeights::down, state.neurons, experts.outputs.data(), width);
 
   // One order of addition, first pick and second, whatever else a step holds.
   context.threads->run(state.rows, 1, [&](size_t first, size_t end, size_t) {

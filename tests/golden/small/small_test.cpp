@@ -71,6 +71,31 @@ TEST_P(Small, ValuesOfOnePassAreTheReferences) {
   }
 }
 
+TEST_P(Small, RowsOfAGroupAreItsQueriesItsKeyAndItsValue) {
+  const ModelInfo& info = model_->info();
+  SiteRecorder recorder;
+  const auto ids = long_prompt();
+  logits(*engine(), ids, 0, &recorder);
+  const std::vector<float>& theirs = recorder.at(Site::kQkvOutput, 1);
+  const std::vector<float>& ours = recorder.at(Site::kPreRotary, 1);
+  const size_t dim = info.head_dim;
+  const size_t group = info.num_heads / info.num_kv_heads;
+  const size_t width = (info.num_heads + 2 * info.num_kv_heads) * dim;
+  ASSERT_EQ(theirs.size(), ids.size() * width);
+  const auto expect_head = [&](size_t row, size_t of_ours, size_t of_theirs) {
+    for (size_t i = 0; i < dim; ++i)
+      ASSERT_EQ(ours[row * width + of_ours * dim + i], theirs[row * width + of_theirs * dim + i]);
+  };
+  for (size_t row = 0; row < ids.size(); ++row) {
+    for (size_t head = 0; head < info.num_heads; ++head)
+      expect_head(row, head, head / group * (group + 2) + head % group);
+    for (size_t kv = 0; kv < info.num_kv_heads; ++kv) {
+      expect_head(row, info.num_heads + kv, kv * (group + 2) + group);
+      expect_head(row, info.num_heads + info.num_kv_heads + kv, kv * (group + 2) + group + 1);
+    }
+  }
+}
+
 TEST_P(Small, GreedyTokensAndStepLogitsAreTheReferencesUnderEveryPolicy) { check_generation(); }
 
 TEST_P(Small, NothingBesideARowChangesItsBits) {
