@@ -3,6 +3,7 @@
 //   rows/<n>/<table>/<format>    n rows against one matrix of 3072 x 3072
 //   attend/<n>/<table>/<type>    n queries a head over 2048 positions, from memory
 //   ..._exact                    the same in exact numerics
+//   fork_join                    an empty parallel part
 // --threads=N and --outliers=S (the share of activation groups with a second term) come first.
 // read_bandwidth is what the memory gives to a plain loop: compare a decode figure with a reading
 // of the same run. --benchmark_filter picks some.
@@ -68,7 +69,8 @@ struct Activations {
     const std::vector<float> source = normal_floats(rows * kHidden);
     std::copy(source.begin(), source.end(), x.data());
     for (size_t g = 0; g < x.size() / kQuantGroup; ++g) {
-      if (static_cast<double>(g % 1000) < 1000 * outlier_share) x[g * kQuantGroup] = g % 2 == 0 ? 40.0F : -40.0F;
+      if (static_cast<double>(g % 1000) < 1000 * outlier_share)
+        x[g * kQuantGroup] = g % 2 == 0 ? 40.0F : -40.0F;
     }
     const size_t count = rows * kHidden;
     const size_t groups = count / kQuantGroup;
@@ -186,6 +188,14 @@ void attend(benchmark::State& state, AttentionFn attention, KvType type, size_t 
                                              benchmark::Counter::kIsRate);
 }
 
+// What a parallel part costs beside its work.
+void fork_join(benchmark::State& state) {
+  for (auto _ : state) {
+    pool().run(pool().threads(), 1,
+               [](size_t begin, size_t, size_t) { benchmark::DoNotOptimize(begin); });
+  }
+}
+
 void read_bandwidth(benchmark::State& state) {
   AlignedBuffer<uint64_t> memory(kWorkingSet / sizeof(uint64_t));
   pool().run(memory.size(), 1 << 18, [&](size_t begin, size_t end, size_t) {
@@ -212,6 +222,7 @@ void add(const std::string& name, Args... args) {
 
 void register_all() {
   add("read_bandwidth", read_bandwidth);
+  add("fork_join", fork_join);
   for (const KernelTable* table : available_tables()) {
     const std::string name(table->name);
     for (const FormatRow& format : format_rows()) {

@@ -62,7 +62,7 @@ struct MatmulArgs {
   size_t out_end = 0;
   const float* x = nullptr;  // [rows, cols] at stride x_stride; what matmul_f32 reads
   size_t x_stride = 0;
-  QuantizedRows q;  // [rows, cols]; what matmul_q8 reads
+  QuantizedRows q;                 // [rows, cols]; what matmul_q8 reads
   const uint16_t* bf16 = nullptr;  // [rows, cols] dense; what matmul_bf16 reads
   size_t rows = 0;
   float* y = nullptr;

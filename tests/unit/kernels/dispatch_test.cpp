@@ -31,7 +31,8 @@ TEST(Dispatch, ATableThatThisCpuCannotRunIsListedButNotGiven) {
 TEST(Dispatch, EveryTableIsComplete) {
   for (const KernelTable* table : available_tables()) {
     EXPECT_TRUE(table->rms_norm && table->rope && table->silu_mul && table->add) << table->name;
-    EXPECT_TRUE(table->quantize_q8 && table->argmax && table->attention_exact && table->round_bf16) << table->name;
+    EXPECT_TRUE(table->quantize_q8 && table->argmax && table->attention_exact && table->round_bf16)
+        << table->name;
     for (size_t type = 0; type < kKvTypeCount; ++type) {
       EXPECT_TRUE(table->attention[type] && table->store_key[type] && table->store_value[type])
           << table->name;
