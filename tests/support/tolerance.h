@@ -19,12 +19,11 @@ inline double gamma(double roundings) {
 // generously. |error| <= gamma(38) * sum |x w|.
 inline double dot_f32_tolerance(double sum_of_magnitudes) { return gamma(38) * sum_of_magnitudes; }
 
-// matmul_q8 against the same integers and scales in double: the integer sums are exact. Each group
-// costs a rounding in the product of scales and one or two in its chain, so a term passes at most
-// 1 + 2 ceil(groups / 8) roundings and three foldings.
+// matmul_q8 against the same integers and scales in double: the integer sums are exact. A term of a
+// group, of which there may be two, costs a rounding in the product of scales and one or two in the
+// chain of all groups: what is added first passes at most 1 + 4 groups roundings.
 inline double dot_q8_tolerance(double sum_of_magnitudes, size_t groups) {
-  const double chain = std::ceil(static_cast<double>(groups) / 8);
-  return gamma(4 + 2 * chain) * sum_of_magnitudes;
+  return gamma(1 + 4 * static_cast<double>(groups)) * sum_of_magnitudes;
 }
 
 // Online softmax against double. A score of dim columns is wrong by gamma(dim + 2) times its
