@@ -49,9 +49,9 @@ class Engine {
   Status truncate(SequenceId sequence, uint32_t length);
 
   // Runs the rows. All or nothing: on an error no sequence has changed, but that pages may have
-  // been given back. Errors: kInvalidArgument (a token outside the vocabulary, a position that is
-  // not next, an unknown sequence), kCapacityExceeded (context or cache budget, with the figures),
-  // kOutOfMemory.
+  // been given back. Errors: kInvalidArgument (a token outside the vocabulary or of an image that
+  // the sequence has not, an image that is not complete, a position that is not next, an unknown
+  // sequence), kCapacityExceeded (context or cache budget, with the figures), kOutOfMemory.
   Status step(std::span<const Row> rows, const LogitsSink& sink = {});
 
   // For the library's own files.
