@@ -27,6 +27,7 @@ uint64_t fma_rounds(size_t rounds) {
   const __m256 half = _mm256_set1_ps(0.5F);
   const __m256 one = _mm256_set1_ps(1.0F);
   for (size_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
     for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
   }
   __m256 total = _mm256_setzero_ps();
@@ -43,8 +44,10 @@ uint64_t maddubs_rounds(size_t rounds) {
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i activations = _mm256_set1_epi8(5);
   for (size_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
     for (__m256i& sum : sums) {
       __m256i narrow = _mm256_maddubs_epi16(weights, activations);
+#pragma GCC unroll 8
       for (size_t k = 1; k < kProducts; ++k) {
         asm volatile("" : "+x"(activations));
         narrow = _mm256_add_epi16(narrow, _mm256_maddubs_epi16(weights, activations));

@@ -27,6 +27,7 @@ uint64_t fma_rounds(size_t rounds) {
   const __m512 half = _mm512_set1_ps(0.5F);
   const __m512 one = _mm512_set1_ps(1.0F);
   for (size_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
     for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, half, one);
   }
   __m512 total = _mm512_setzero_ps();
@@ -40,9 +41,9 @@ uint64_t vnni_rounds(size_t rounds) {
   const __m512i weights = _mm512_set1_epi8(3);
   const __m512i activations = _mm512_set1_epi8(5);
   for (size_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
     for (__m512i& sum : sums) {
       sum = _mm512_dpbusd_epi32(sum, weights, activations);
-      asm volatile("" : "+v"(sum));
     }
   }
   __m512i total = _mm512_setzero_si512();
