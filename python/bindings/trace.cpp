@@ -13,6 +13,13 @@
 namespace phidias::python {
 namespace {
 
+Read::Moment moment_of(const std::string& name) {
+  if (name == "after") return Read::Moment::kAfter;
+  if (name == "before") return Read::Moment::kBefore;
+  if (name == "gradient") return Read::Moment::kGradient;
+  throw nb::value_error("a moment is 'after', 'before' or 'gradient'");
+}
+
 // A trace with the engine that it runs on.
 struct SharedTrace {
   std::shared_ptr<SharedEngine> engine;
@@ -31,6 +38,15 @@ nb::list entries(Traced& traced) {
 }  // namespace
 
 void bind_trace(nb::module_& module) {
+  nb::class_<Metric>(module, "Metric", "A number made of what a run gives, to be differentiated.")
+      .def_static(
+          "from_json",
+          [](const std::string& json, const std::shared_ptr<const Model>& model) {
+            return unwrap(metric_from_json(json, *model));
+          },
+          nb::arg("json"), nb::arg("model"),
+          "From a JSON object, or a list of such: their sum. Tokens are ids, or strings of one "
+          "token.");
   nb::class_<Traced>(module, "Traced", "What a run has brought.")
       .def("take_entries", &entries,
            nb::sig("def take_entries(self) -> list[tuple[int, str, int, "
@@ -45,6 +61,7 @@ void bind_trace(nb::module_& module) {
           },
           "Positions that each edit touched.")
       .def_ro("tokens", &Traced::tokens, "Generated.")
+      .def_ro("metric", &Traced::metric, "The metric's value, in a run with gradients.")
       .def_ro("epochs", &Traced::epochs, "2: it was run again at LongRoPE's switch.");
 
   nb::class_<TracePlan::Entry>(module, "PlanEntry", "A tensor that a run would keep.")
@@ -70,8 +87,11 @@ void bind_trace(nb::module_& module) {
           [](const std::shared_ptr<SharedEngine>& engine, const std::vector<TokenId>& ids,
              uint32_t generate, uint32_t chunk, const std::string& rope_switch,
              uint64_t max_bytes) {
-            const TraceOptions options{generate, chunk, unwrap(rope_switch_from_name(rope_switch)),
-                                       max_bytes};
+            TraceOptions options;
+            options.generate = generate;
+            options.chunk = chunk;
+            options.rope_switch = unwrap(rope_switch_from_name(rope_switch));
+            options.max_bytes = max_bytes;
             return engine->use([&](Engine& used) {
               return std::make_unique<SharedTrace>(SharedTrace{engine, Trace(used, ids, options)});
             });
@@ -81,12 +101,15 @@ void bind_trace(nb::module_& module) {
           nb::arg("max_bytes") = TraceOptions{}.max_bytes)
       .def(
           "read",
-          [](SharedTrace& self, const ValueRef& value, bool before) {
-            return self.trace.read(
-                Read{value, before ? Read::Moment::kBefore : Read::Moment::kAfter});
+          [](SharedTrace& self, const ValueRef& value, const std::string& moment) {
+            return self.trace.read(Read{value, moment_of(moment)});
           },
-          nb::arg("value"), nb::kw_only(), nb::arg("before") = false,
-          "Keeps a value, as it is after its edits or before them. Its number.")
+          nb::arg("value"), nb::kw_only(), nb::arg("moment") = "after",
+          "Keeps a value as it is 'after' its edits or 'before' them, or the 'gradient' of the "
+          "metric. Its number.")
+      .def(
+          "metric", [](SharedTrace& self, const Metric& metric) { self.trace.metric(metric); },
+          nb::arg("metric"), "What gradients are of.")
       .def(
           "edit", [](SharedTrace& self, const Edit& edit) { self.trace.edit(edit); },
           nb::arg("edit"))

@@ -69,6 +69,7 @@ from .lenses import (
     patchscope_lens,
     repeat_prompt,
 )
+from .metrics import Metric, divergence, dot, log_prob, logit, logit_diff
 from .model import Model
 from .prompts import (
     Prompt,
@@ -106,6 +107,7 @@ __all__ = [
     "InvalidArgumentError",
     "IoError",
     "Lens",
+    "Metric",
     "Model",
     "ModelInfo",
     "NonFiniteError",
@@ -128,10 +130,12 @@ __all__ = [
     "bytes_per_token",
     "chat_prompt",
     "clamp",
+    "collect",
     "collect_last_token_activations_session",
     "collect_token_activations_batched",
-    "collect",
     "compute_next_token_probs",
+    "divergence",
+    "dot",
     "get_first_tokens",
     "get_token_activations",
     "hidden",
@@ -140,6 +144,9 @@ __all__ = [
     "it_repeat_prompt",
     "keep_only",
     "load_tensors",
+    "log_prob",
+    "logit",
+    "logit_diff",
     "logit_lens",
     "low_rank",
     "mean",

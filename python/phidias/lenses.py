@@ -276,7 +276,7 @@ def lens(model: Model, prompt: Any, layers: Any = None, topk: int = 5) -> Lens:
     with model.trace(ids) as t:
         streams = t.layers[:].layer_output.save()
     rows = streams[chosen, 0].reshape(-1, model.hidden_size)
-    best = np.empty((len(rows), topk), np.int64)
+    best: NDArray[np.int64] = np.empty((len(rows), topk), np.int64)
     likely = np.empty((len(rows), topk), np.float32)
     for begin in range(0, len(rows), 128):  # of a large vocabulary little is held at once
         part = slice(begin, begin + 128)

@@ -13,6 +13,7 @@ The block only records; the run takes place where it ends.
 from __future__ import annotations
 
 import contextvars
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from . import _core
 from .edits import Edit
 from .errors import Error
+from .metrics import Metric
 from .values import Layers, Node, Root, Value
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ class Saved(NDArrayOperatorsMixin):
         ends = [slice(None)] * leading + [
             slice(count) if axis in ("seq", "query", "key") else slice(None) for axis in axes
         ]
-        return array[tuple(ends)]
+        cut: NDArray[Any] = array[tuple(ends)]
+        return cut
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.numpy()
@@ -166,7 +169,8 @@ class Trace(Root):
             "rope_switch": rope_switch,
             "max_bytes": max_bytes,
         }
-        self._reads: list[tuple[Saved, _core.ValueRef, bool]] = []
+        self._reads: list[tuple[Saved, _core.ValueRef, str]] = []
+        self._metric: Metric | None = None
         self._tree = Node(self, "", "model")
         self._token: contextvars.Token[Trace | None] | None = None
         self._results: list[_core.Traced] = []
@@ -207,6 +211,18 @@ class Trace(Root):
     def read(self, path: str) -> Saved:
         """Keeps a value by its path."""
         return self[path].save()
+
+    @property
+    def metric(self) -> Metric | None:
+        """What gradients are of: see :mod:`phidias.metrics`. Setting it is part of the block."""
+        return self._metric
+
+    @metric.setter
+    def metric(self, metric: Metric) -> None:
+        self._open()
+        if not isinstance(metric, Metric):
+            raise TypeError(f"{metric!r} is no metric, such as phidias.logit_diff(' yes', ' no')")
+        self._metric = metric
 
     @property
     def ids(self) -> list[int]:
@@ -273,6 +289,12 @@ class Trace(Root):
         return [sum(column) for column in zip(*rows)]
 
     @property
+    def metric_value(self) -> Any:
+        """The metric's value in a run with gradients; of several prompts, a list."""
+        values = [result.metric for result in self._finished()]
+        return values if self._batch else values[0]
+
+    @property
     def epochs(self) -> int:
         """2 where the sequence was run again at LongRoPE's switch."""
         return max(result.epochs for result in self._finished())
@@ -299,10 +321,11 @@ class Trace(Root):
         self._open()
         self._edits.append(edit)
 
-    def _save(self, ref: _core.ValueRef, dropped: tuple[int, ...], before: bool) -> Saved:
+    def _save(self, ref: _core.ValueRef, dropped: tuple[int, ...], moment: str) -> Saved:
         self._open()
-        saved = Saved(str(ref), ref.info.axes, dropped, self._batch)
-        self._reads.append((saved, ref, before))
+        name = f"gradient at {ref}" if moment == "gradient" else str(ref)
+        saved = Saved(name, ref.info.axes, dropped, self._batch)
+        self._reads.append((saved, ref, moment))
         return saved
 
     def _open(self) -> None:
@@ -314,8 +337,13 @@ class Trace(Root):
         trace = _core.Trace.create(self._engine, prompt, **self._options)
         for edit in self._edits:
             trace.edit(edit.compiled(raised))
-        for _, ref, before in self._reads:
-            trace.read(ref, before=before)
+        for _, ref, moment in self._reads:
+            trace.read(ref, moment=moment)
+        if any(moment == "gradient" for _, _, moment in self._reads):
+            if self._metric is None:
+                raise ValueError("gradients are of a metric: t.metric = phidias.logit_diff(...)")
+            text = json.dumps(self._metric.terms)
+            trace.metric(_core.Metric.from_json(text, self._model._weights))
         return trace, raised
 
 

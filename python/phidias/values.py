@@ -164,12 +164,17 @@ class Value:
 
     def save(self) -> Saved:
         """Keeps it: the result is an array once the trace has run."""
-        return self._root._trace()._save(self._ref, self._dropped, self._moment == "before")
+        return self._root._trace()._save(self._ref, self._dropped, self._moment)
 
     def edit(self, function: Callable[..., Any]) -> None:
         """Calls ``function(x)`` or ``function(x, where)`` on the live rows whenever they are
         computed; what it writes into ``x``, or returns, is what the run goes on with."""
         self._root._trace()._record(Edit.function(self, function))
+
+    @property
+    def grad(self) -> Gradient:
+        """The gradient of the trace's ``metric`` with respect to it."""
+        return Gradient(self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self[index]._assign(value)
@@ -198,6 +203,25 @@ class Value:
 
     def __itruediv__(self, operand: Any) -> Value:
         return self._change("scale", 1.0 / np.asarray(operand, np.float32))
+
+
+class Gradient:
+    """The gradient of a trace's metric at a value."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def __getitem__(self, index: Any) -> Gradient:
+        return Gradient(self._value[index])
+
+    def save(self) -> Saved:
+        """Keeps it: an array of the value's shape once the trace has run."""
+        value = self._value
+        trace = value._root._trace()
+        return trace._save(value._ref, value._dropped, "gradient")
+
+    def __repr__(self) -> str:
+        return f"<gradient at {self._value.path}>"
 
 
 class Node:
@@ -382,4 +406,4 @@ def _position_argument(positions: Any) -> str | list[int]:
     return [int(positions)] if isinstance(positions, (int, np.integer)) else _listed(positions)
 
 
-__all__ = ["INFOS", "Hidden", "Layers", "Node", "Value"]
+__all__ = ["INFOS", "Gradient", "Hidden", "Layers", "Node", "Value"]

@@ -46,6 +46,12 @@ def test_the_country_turns_the_answer_early_and_the_last_token_late(run):
     assert share[-1, -1] == pytest.approx(1, abs=1e-3) and abs(share[0, -1]) < 0.2
 
 
+def test_gradients_foretell_patches(run):
+    found = run("attribution_patching")
+    assert found["correlation"] > 0.8
+    assert np.abs(found["foretold"]).max() > 0.5
+
+
 def test_a_vector_makes_the_story_glad_or_gloomy(run):
     texts = run("steering")
     assert len(set(texts.values())) == 3
