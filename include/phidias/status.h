@@ -49,8 +49,8 @@ struct [[nodiscard]] Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): `return value;` and `return Error{...};` are the
-  // point
+  // `return value;` and `return Error{...};` are the point of both:
+  // NOLINTNEXTLINE(google-explicit-constructor)
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   // NOLINTNEXTLINE(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}

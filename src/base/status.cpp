@@ -30,9 +30,9 @@ std::string_view code_name(Code code) {
 
 std::string Error::to_string() const {
   std::string text;
-  auto add = [&text](std::string part) {
+  auto add = [&text](const std::string& part) {
     if (!text.empty()) text += ", ";
-    text += std::move(part);
+    text += part;
   };
   if (!place.file.empty()) add(place.file);
   if (!place.item.empty()) add(place.item);

@@ -167,7 +167,7 @@ Status Scheduler::step() {
 // Where the rows of all together cannot run (no cache page left, as a rule), each request's rows
 // are tried alone, and those that fail alone end with the error.
 Status Scheduler::run(const std::vector<Row>& rows, const std::vector<Source>& sources) {
-  const Status status = stepper_->step(
+  Status status = stepper_->step(
       rows, [&](size_t row, std::span<const float> logits) { deliver(sources[row], logits); });
   if (status.ok()) return status;
   for (const auto& active : active_) {
@@ -231,15 +231,15 @@ void Scheduler::choose(Active& active, size_t index, std::span<const float> logi
   }
   std::string text = answer.stream ? answer.stream->push(*id) : std::string();
   if (answer.stop_text) text = answer.stop_text->push(text);
-  emit(active, index, &token, std::move(text), FinishReason::kNone);
+  emit(active, index, &token, text, FinishReason::kNone);
   if (answer.choice.finish != FinishReason::kNone) return;
   if (answer.stop_text && answer.stop_text->matched())
     return finish(active, index, FinishReason::kStop);
   if (answer.ids.size() >= request.max_tokens) finish(active, index, FinishReason::kLength);
 }
 
-void Scheduler::emit(Active& active, size_t index, const GeneratedToken* token, std::string text,
-                     FinishReason finish) {
+void Scheduler::emit(Active& active, size_t index, const GeneratedToken* token,
+                     const std::string& text, FinishReason finish) {
   active.answers[index].choice.text += text;
   if (!callback_) return;
   const GenerateEvent event{active.number, static_cast<uint32_t>(index), token, text, finish};
@@ -265,7 +265,7 @@ void Scheduler::finish(Active& active, size_t index, FinishReason reason,
   }
   answer.choice.finish = reason;
   answer.choice.error = std::move(error);
-  emit(active, index, nullptr, std::move(text), reason);
+  emit(active, index, nullptr, text, reason);
 }
 
 void Scheduler::retire_finished() {

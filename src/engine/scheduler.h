@@ -61,7 +61,7 @@ class Scheduler {
   Status begin(Active& active);
   void choose(Active& active, size_t index, std::span<const float> logits);
   void begin_answers(Active& active, std::span<const float> logits);
-  void emit(Active& active, size_t index, const GeneratedToken* token, std::string text,
+  void emit(Active& active, size_t index, const GeneratedToken* token, const std::string& text,
             FinishReason finish);
   void finish(Active& active, size_t index, FinishReason reason, std::optional<Error> error = {});
   void retire_finished();

@@ -83,7 +83,7 @@ std::optional<Integer> truncated(double value) {
 Value to_int(Runtime&, const Value& self, const Arguments& arguments) {
   const Bound bound("int", arguments, {"default", "base"});
   if (self.undefined() != nullptr) fail_undefined(*self.undefined());
-  const Value fallback = bound.get(0) != nullptr ? bound.value(0) : Value(Integer{0});
+  Value fallback = bound.get(0) != nullptr ? bound.value(0) : Value(Integer{0});
   if (const Text* text = self.text()) {
     const Integer base = bound.integer(1, 10);
     if (base == 0 || (base >= 2 && base <= 36)) {

@@ -85,7 +85,7 @@ std::string format_integer(Integer value, const Specification& how) {
     std::transform(digits.begin(), digits.end(), digits.begin(),
                    [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c); });
   }
-  return signed_text(negative, how, std::move(digits));
+  return signed_text(negative, how, digits);
 }
 
 std::string format_float(double value, const Specification& how) {

@@ -29,7 +29,7 @@ class Cycler : public Object {
   static Value next(Runtime&, const Value& self, const Arguments& arguments) {
     const Bound none("next", arguments, {});
     auto& cycler = static_cast<Cycler&>(*self.object());
-    const Value current = cycler.items_[cycler.at_];
+    Value current = cycler.items_[cycler.at_];
     cycler.at_ = (cycler.at_ + 1) % cycler.items_.size();
     return current;
   }

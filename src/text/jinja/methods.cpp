@@ -125,7 +125,8 @@ Integer find_position(Runtime& runtime, const Value& self, const Arguments& argu
   if (!part.exists) return -1;
   const size_t at = last ? find_last_text(part.text, sought) : find_text(part.text, sought);
   if (at == part.text.npos) return -1;
-  return static_cast<Integer>(part.characters_before + count_characters(part.text.substr(0, at)));
+  return static_cast<Integer>(part.characters_before) +
+         static_cast<Integer>(count_characters(part.text.substr(0, at)));
 }
 
 template <bool kLast>

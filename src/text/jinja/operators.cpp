@@ -344,13 +344,13 @@ bool compare(Runtime& runtime, ComparisonOperator op, const Value& left, const V
     case ComparisonOperator::kNotEqual:
       return !equals(runtime.budget(), left, right);
     case ComparisonOperator::kLess:
-      return order(runtime, op, left, right) < 0;
+      return std::is_lt(order(runtime, op, left, right));
     case ComparisonOperator::kLessEqual:
-      return order(runtime, op, left, right) <= 0;
+      return std::is_lteq(order(runtime, op, left, right));
     case ComparisonOperator::kGreater:
-      return order(runtime, op, left, right) > 0;
+      return std::is_gt(order(runtime, op, left, right));
     case ComparisonOperator::kGreaterEqual:
-      return order(runtime, op, left, right) >= 0;
+      return std::is_gteq(order(runtime, op, left, right));
     case ComparisonOperator::kIn:
       return contains(runtime, right, left);
     case ComparisonOperator::kNotIn:
