@@ -10,6 +10,8 @@ namespace {
 
 using namespace x86;
 
+inline void store32(void* p, __m256i x) { _mm256_store_si256(static_cast<__m256i*>(p), x); }
+
 // Sums of neighbouring int16 as int32.
 inline __m256i widen_pairs(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 
@@ -154,9 +156,36 @@ struct Panels<Q4> : Registers {
   static constexpr bool kMinimum = true;
   static constexpr bool kPairs = true;
 
+  // Tiles are as the panel wants them, two groups a byte.
   static void unpack(const MatmulArgs& args, size_t out, size_t, size_t group, size_t groups,
                      generic::Panel<Panels>& panel) {
-    unpack_q4_panel<Panels>(args, out, group, groups, panel);
+    const std::byte* block = q4_block(args, out, group / 2);
+    for (size_t g = 0; g < groups; g += 2, block += sizeof(Q4::Block)) {
+      prefetch_q4(block);
+      unpack_numbers(block, panel.scales[g], panel.minimums[g]);
+      std::memcpy(panel.scales[g + 1], panel.scales[g], sizeof(panel.scales[g]));
+      std::memcpy(panel.minimums[g + 1], panel.minimums[g], sizeof(panel.minimums[g]));
+      const __m256i low = _mm256_set1_epi8(15);
+#pragma GCC unroll 16
+      for (size_t i = 0; i < 16; ++i) {
+        const __m256i both = load32(block + offsetof(Q4::Block, quants) + i * 32);
+        const __m256i high = _mm256_srli_epi16(both, 4);
+        store32(panel.quants[g][i / 2][i % 2 * 8], _mm256_and_si256(both, low));
+        store32(panel.quants[g + 1][i / 2][i % 2 * 8], _mm256_and_si256(high, low));
+      }
+    }
+  }
+  static void unpack_numbers(const std::byte* block, float* scales, float* minimums) {
+    __m128i codes = load16(block + offsetof(Q4::Block, scales));
+    __m128i places = q4_offsets(block);
+    for (size_t half = 0; half < 2; ++half) {
+      const __m256i exponents = _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), Q4::kScaleShift);
+      store32(scales + half * 8, _mm256_add_epi32(exponents, _mm256_set1_epi32(Q4::kScaleBits)));
+      store(minimums + half * 8,
+            mul(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(places)), set(-Q4::kOffsetUnit)));
+      codes = _mm_unpackhi_epi64(codes, codes);
+      places = _mm_unpackhi_epi64(places, places);
+    }
   }
   template <size_t kCount>
   [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Panels>& panel,

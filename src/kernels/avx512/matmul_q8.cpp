@@ -24,13 +24,14 @@ struct Dot {
 };
 
 // What the panels of all formats share. Per step of four columns kVectors registers of weights meet
-// up to six rows of activations: for two and six, eight loads for twelve products.
+// up to eight rows of activations: for two and eight, ten loads for sixteen products. The chains do
+// not all find room beside the sums of a group; they are needed but once a group.
 template <size_t kVectorCount>
 struct Registers {
   using Floats = __m512;
   static constexpr size_t kVectors = kVectorCount;
   static constexpr size_t kOuts = 16 * kVectors;
-  static constexpr size_t kRows = 6;
+  static constexpr size_t kRows = 8;
 
   static Floats zero() { return Vec::zero(); }
   static Floats set(float x) { return Vec::set(x); }
@@ -139,7 +140,31 @@ struct Q4Panels : Registers<kVectors> {
 
   static void unpack(const MatmulArgs& args, size_t out, size_t, size_t group, size_t groups,
                      generic::Panel<Q4Panels>& panel) {
-    unpack_q4_panel<Q4Panels>(args, out, group, groups, panel);
+    const __m512i low = _mm512_set1_epi8(15);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const std::byte* block = q4_block(args, out + v * 16, group / 2);
+      for (size_t g = 0; g < groups; g += 2, block += sizeof(Q4::Block)) {
+        prefetch_q4(block);
+        const __m512i codes = _mm512_cvtepu8_epi32(load16(block + offsetof(Q4::Block, scales)));
+        const __m512i scale = _mm512_add_epi32(_mm512_slli_epi32(codes, Q4::kScaleShift),
+                                               _mm512_set1_epi32(Q4::kScaleBits));
+        const __m512 offset =
+            _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(q4_offsets(block))),
+                          _mm512_set1_ps(-Q4::kOffsetUnit));
+#pragma GCC unroll 2
+        for (size_t of_pair = 0; of_pair < 2; ++of_pair) {
+          _mm512_store_si512(panel.scales[g + of_pair] + v * 16, scale);
+          _mm512_store_ps(panel.minimums[g + of_pair] + v * 16, offset);
+        }
+#pragma GCC unroll 8
+        for (size_t k = 0; k < 8; ++k) {
+          const __m512i both = _mm512_loadu_si512(block + offsetof(Q4::Block, quants) + k * 64);
+          _mm512_store_si512(panel.quants[g][k][v * 16], _mm512_and_si512(both, low));
+          _mm512_store_si512(panel.quants[g + 1][k][v * 16],
+                             _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+        }
+      }
+    }
   }
   template <size_t kCount>
   [[gnu::always_inline]] static inline void group_sums(const generic::Panel<Q4Panels>& panel,

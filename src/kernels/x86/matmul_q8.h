@@ -113,60 +113,26 @@ void unpack_panel(const MatmulArgs& args, size_t out, size_t outs, size_t group,
 // harms nothing: a prefetch never faults.
 inline constexpr size_t kPrefetchBytes = 2048;
 
-// The same of Q4, whose tiles are as the panel wants them: two groups a byte.
-template <class Q>
-void unpack_q4_panel(const MatmulArgs& args, size_t out, size_t group, size_t groups,
-                     generic::Panel<Q>& panel) {
-  constexpr size_t kBlockBytes = sizeof(Q4::Block);
-  const __m256i low = _mm256_set1_epi8(15);
-  const size_t tiles = (args.out_end + Q4::kTileRows - 1) / Q4::kTileRows;
-  // Offsets in halves of the byte table, then scaled to -offset.
-  const __m128i offsets = load16(Q4::kOffsets);
-  const __m256 unit = _mm256_set1_ps(-Q4::kOffsetUnit);
-  for (size_t first = 0; first < Q::kOuts; first += Q4::kTileRows) {
-    const size_t tile = (out + first) / Q4::kTileRows;
-    // A panel of more tiles than there are: the last one again.
-    const std::byte* block =
-        args.weights + (tile < tiles ? tile : tiles - 1) * args.row_bytes + group / 2 * kBlockBytes;
-    for (size_t g = 0; g < groups; g += 2, block += kBlockBytes) {
+// Block `block` of the tile of Q4 that has weight row `row` in it, or the last row.
+inline const std::byte* q4_block(const MatmulArgs& args, size_t row, size_t block) {
+  const size_t last = args.out_end - 1;
+  return args.weights + (row < last ? row : last) / Q4::kTileRows * args.row_bytes +
+         block * sizeof(Q4::Block);
+}
+
+inline void prefetch_q4(const std::byte* block) {
 #pragma GCC unroll 9
-      for (size_t line = 0; line < kBlockBytes; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(block + kPrefetchBytes + line), _MM_HINT_T0);
-      }
-      const __m128i scale_codes = load16(block + offsetof(Q4::Block, scales));
-      const __m128i packed =
-          _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + offsetof(Q4::Block, offsets)));
-      const __m128i indices = _mm_and_si128(_mm_unpacklo_epi64(packed, _mm_srli_epi16(packed, 4)),
-                                            _mm256_castsi256_si128(low));
-      const __m128i places = _mm_shuffle_epi8(offsets, indices);
-#pragma GCC unroll 2
-      for (size_t half = 0; half < 2; ++half) {
-        const __m128i codes =
-            half == 0 ? scale_codes : _mm_unpackhi_epi64(scale_codes, scale_codes);
-        const __m128i place = half == 0 ? places : _mm_unpackhi_epi64(places, places);
-        const __m256i bits =
-            _mm256_add_epi32(_mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), Q4::kScaleShift),
-                             _mm256_set1_epi32(Q4::kScaleBits));
-        const __m256 offset = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(place)), unit);
-#pragma GCC unroll 2
-        for (size_t of_pair = 0; of_pair < 2; ++of_pair) {
-          const size_t at = first + half * 8;
-          _mm256_store_si256(reinterpret_cast<__m256i*>(panel.scales[g + of_pair] + at), bits);
-          _mm256_store_ps(panel.minimums[g + of_pair] + at, offset);
-        }
-      }
-      const std::byte* quants = block + offsetof(Q4::Block, quants);
-#pragma GCC unroll 16
-      for (size_t i = 0; i < 16; ++i) {
-        const __m256i both = load32(quants + i * 32);
-        const size_t at = first + i % 2 * 8;
-        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.quants[g][i / 2][at]),
-                           _mm256_and_si256(both, low));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.quants[g + 1][i / 2][at]),
-                           _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
-      }
-    }
+  for (size_t line = 0; line < sizeof(Q4::Block); line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(block + kPrefetchBytes + line), _MM_HINT_T0);
   }
+}
+
+// The sixteen offsets of a block of Q4, in quarters.
+inline __m128i q4_offsets(const std::byte* block) {
+  const __m128i packed =
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + offsetof(Q4::Block, offsets)));
+  const __m128i both = _mm_unpacklo_epi64(packed, _mm_srli_epi16(packed, 4));
+  return _mm_shuffle_epi8(load16(Q4::kOffsets), _mm_and_si128(both, _mm_set1_epi8(15)));
 }
 
 // The sum of a group's 32 values; with kHalves of each 16.
