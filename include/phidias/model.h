@@ -52,7 +52,7 @@ struct ModelInfo {
   uint32_t experts = 0;  // of each layer, 0 where there is one feed-forward block
   uint32_t experts_per_token = 0;
   double rope_theta = 0;
-  double rope_magnitude = 1;  // of the long list
+  double rope_magnitude = 1;        // of the long list
   std::string rope_factors_digest;  // of both LongRoPE lists, to tell files apart; empty without
   bool tied_head = false;
   std::optional<VisionInfo> vision;

@@ -44,8 +44,8 @@ constexpr ReadPattern kReads[] = {{"plain", read_plain}};
 
 namespace scalar {
 constinit const MachineProbes kProbes = {kReads,
-                               {"multiply and add", 2.0 * kChains, float_rounds},
-                               {"multiply and add", 2.0 * kChains, integer_rounds}};
+                                         {"multiply and add", 2.0 * kChains, float_rounds},
+                                         {"multiply and add", 2.0 * kChains, integer_rounds}};
 }
 
 const MachineProbes& machine_probes(std::string_view table) {

@@ -14,8 +14,7 @@ class EditsReference : public test::TraceCase {
   void SetUp() override {
     TraceCase::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (cases_["edits"].empty())
-      GTEST_SKIP() << "no edits are stored for this variant";
+    if (cases_["edits"].empty()) GTEST_SKIP() << "no edits are stored for this variant";
     expected_ = test::read_tensors(folder_ / "edits" / "edits.safetensors").floats;
     ids_ = cases_["edits"]["ids"].get<std::vector<TokenId>>();
   }
