@@ -103,6 +103,11 @@ struct TraceOptions {
   uint64_t max_bytes = uint64_t{8} << 30;  // of what is kept; more is refused with the figure
 };
 
+struct GradientFactor {
+  ValueRef value;
+  float factor;
+};
+
 // One thread at a time, and nothing else may use the engine while run() runs.
 class Trace {
  public:
@@ -126,6 +131,11 @@ class Trace {
     return {read(Read{value.ref(), Read::Moment::kGradient})};
   }
   void metric(Metric metric) { metric_ = std::move(metric); }
+  // On the way back the gradient at a value (of whole vectors, at its positions) is multiplied,
+  // after it was read: 0 cuts what flows through it.
+  void scale_gradient(const ValueRef& value, float factor) {
+    gradient_scales_.push_back({value, factor});
+  }
   void edit(Edit edit);
   void edit(const Edits& edits);
   template <Layout kLayout>
@@ -155,6 +165,7 @@ class Trace {
   std::vector<Read> reads_;
   Edits edits_;
   Metric metric_;
+  std::vector<GradientFactor> gradient_scales_;
 };
 
 // Whether a model has a value, told without running it.

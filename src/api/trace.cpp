@@ -135,7 +135,8 @@ struct Trace::Program {
                    "gradients are of one pass over the given tokens; leave out generation",
                    {{}, {}, "grad"}};
     }
-    PHIDIAS_TRY(program->gradients, GradientTrace::compile(request, trace.metric_, context));
+    PHIDIAS_TRY(program->gradients,
+                GradientTrace::compile(request, trace.metric_, trace.gradient_scales_, context));
     return program;
   }
 };

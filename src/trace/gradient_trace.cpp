@@ -1,5 +1,6 @@
 #include "trace/gradient_trace.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -76,6 +77,36 @@ Result<std::vector<ObjectiveTerm>> terms_of(const MetricTerm& term, const Reques
   return terms;
 }
 
+Result<std::vector<GradientScale>> scales_of(const GradientFactor& factor,
+                                             const RequestShape& request) {
+  const ValueRef& value = factor.value;
+  Selection positions_alone;
+  positions_alone.at = value.selection.at;
+  const Segment segment = source_of(value.id).segment(*request.spec);
+  const Site site = source_of(value.id).site;
+  const bool whole = source_of(value.id).extract == Extract::kPattern ||
+                     segment.groups * segment.inner == site_width(*request.spec, site);
+  if (!has_gradient(value.id) || !whole || value.selection != positions_alone) {
+    return Error{Code::kInvalidArgument,
+                 "the gradient is scaled of whole vectors of a value that has one",
+                 {{}, {}, value.to_string()}};
+  }
+  PHIDIAS_TRY(const auto layers, resolve_layers(value, *request.spec));
+  PHIDIAS_TRY(const auto positions, PositionSet::resolve(value.selection.at, request.prompt,
+                                                         request.rows, value.to_string()));
+  GradientScale scale;
+  scale.factor = factor.factor;
+  for (size_t i = 0; i < positions.size(); ++i)
+    scale.positions.push_back(static_cast<uint32_t>(positions.position(i)));
+  std::sort(scale.positions.begin(), scale.positions.end());
+  std::vector<GradientScale> scales;
+  for (const size_t layer : layers) {
+    scale.place = {site, layer};
+    scales.push_back(scale);
+  }
+  return scales;
+}
+
 // Of [heads, N, N] as a pattern's taps have it, [N, heads, N].
 std::vector<float> by_query(const GradientCollector::Gradient& gradient, size_t heads) {
   const size_t positions = gradient.width;
@@ -115,6 +146,7 @@ Result<Objective> compile_metric(const Metric& metric, const RequestShape& reque
 }
 
 Result<GradientTrace> GradientTrace::compile(const TraceRequest& request, const Metric& metric,
+                                             std::span<const GradientFactor> factors,
                                              const CollectorContext& context) {
   const RequestShape shape{context.spec, request.prompt, request.rows, request.step_rows};
   PHIDIAS_CHECK_OK(gradient_support(*context.spec));
@@ -122,6 +154,10 @@ Result<GradientTrace> GradientTrace::compile(const TraceRequest& request, const 
   trace.spec_ = context.spec;
   trace.weights_ = context.weights;
   PHIDIAS_TRY(trace.objective_, compile_metric(metric, shape));
+  for (const GradientFactor& factor : factors) {
+    PHIDIAS_TRY(auto scales, scales_of(factor, shape));
+    trace.scales_.insert(trace.scales_.end(), scales.begin(), scales.end());
+  }
   PHIDIAS_TRY(auto derivatives, EditDerivatives::compile(*request.edits, shape));
   trace.derivatives_ = std::make_unique<EditDerivatives>(std::move(derivatives));
   CollectorContext exact = context;
@@ -174,7 +210,7 @@ Status GradientTrace::run(const KernelTable& kernels, ParallelFor& threads, cons
       places.push_back({source_of(read.id()).site, read.layer()});
       read.allocate();
     }
-    GradientCollector gradients(*spec_, run.positions(), objective_, places, {},
+    GradientCollector gradients(*spec_, run.positions(), objective_, places, scales_,
                                 derivatives_.get());
     PHIDIAS_CHECK_OK(
         run_backward(*spec_, *weights_, kernels, threads, run, edits_.get(), gradients));

@@ -24,6 +24,7 @@ class GradientTrace {
  public:
   // The reads with Moment::kGradient. Errors: as Trace::plan().
   static Result<GradientTrace> compile(const TraceRequest& request, const Metric& metric,
+                                       std::span<const GradientFactor> factors,
                                        const CollectorContext& context);
 
   const Objective& objective() const { return objective_; }
@@ -37,6 +38,7 @@ class GradientTrace {
   const ModelSpec* spec_ = nullptr;
   const ModelWeights* weights_ = nullptr;
   Objective objective_;
+  std::vector<GradientScale> scales_;
   std::vector<Collector> reads_;
   std::unique_ptr<EditDerivatives> derivatives_;
   std::unique_ptr<SequenceTrace> edits_;  // that the run is replayed with; null: none
