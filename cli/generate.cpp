@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "edit_option.h"
 #include "images.h"
 #include "phidias/generation.h"
 #include "phidias/prompt.h"
@@ -36,6 +37,7 @@ struct GenerateArguments {
   std::optional<uint32_t> top_log_probabilities;
   bool echo = false;
   bool stats = false;
+  std::vector<std::string> edits;
   bool json = false;
 };
 
@@ -174,6 +176,9 @@ Result<int> run(const GenerateArguments& arguments) {
   auto policy = arguments.run.rope_policy();
   if (!policy.ok()) return std::move(policy).error();
   request.rope_switch = *policy;
+  auto edits = read_edits(arguments.edits);
+  if (!edits.ok()) return std::move(edits).error();
+  request.edits = std::move(*edits);
 
   const auto tokenizer = model.tokenizer();
   const bool streamed = !arguments.json && arguments.choices == 1;
@@ -204,6 +209,10 @@ Result<int> run(const GenerateArguments& arguments) {
     }
   }
   if (arguments.stats) print_stats(*result);
+  for (size_t i = 0; i < request.edits.size(); ++i) {
+    if (result->choices.front().traced.edits.at(i).rows == 0)
+      std::fprintf(stderr, "warning: edit %zu touched no position\n", i + 1);
+  }
   for (const Choice& choice : result->choices) {
     if (choice.error) return *choice.error;
   }
@@ -251,6 +260,7 @@ std::function<Result<int>()> setup_generate(CLI::App& app) {
       ->needs(json);
   app.add_flag("--echo", arguments->echo, "Print the prompt first")->excludes(json);
   app.add_flag("--stats", arguments->stats, "Say afterwards how long it took");
+  declare_edits(app, arguments->edits);
   arguments->sampling.declare(app);
   return [arguments] { return run(*arguments); };
 }

@@ -13,6 +13,7 @@
 #include "phidias/sampling.h"
 #include "phidias/status.h"
 #include "phidias/tokenizer.h"
+#include "phidias/trace.h"
 
 namespace phidias {
 
@@ -33,6 +34,11 @@ struct GenerateRequest {
   // the prompt is not run again. It ends up holding the prompt and the answer, and stays the
   // caller's. 0: a fresh one.
   SequenceId sequence = 0;
+  // Values to keep and to change, of every answer (Choice::traced). With either, nothing of
+  // `sequence` is reused: its cached positions were not seen.
+  std::vector<Read> reads{};
+  Edits edits{};
+  uint64_t max_read_bytes = uint64_t{8} << 30;  // of one answer; more is refused with the figure
 };
 
 enum class FinishReason : uint8_t {
@@ -56,6 +62,7 @@ struct Choice {
   std::string text;                    // without the stop id's and without the stop string
   FinishReason finish = FinishReason::kNone;
   std::string stopped_by;  // the stop string, or the stop id's text
+  Traced traced;           // of what was asked for, positions that were run
   std::optional<Error> error;
 };
 

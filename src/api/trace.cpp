@@ -223,7 +223,7 @@ Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
     PHIDIAS_CHECK_OK(stepper.step(std::span(&row, 1), choose));
   }
   PHIDIAS_CHECK_OK(failed);
-  Traced traced = std::move(taps).take();
+  Traced traced = std::move(taps).take(stepper.length(sequence.id()));
   traced.tokens = std::move(tokens);
   return traced;
 }

@@ -30,10 +30,20 @@ Scheduler::Scheduler(Stepper& stepper, const Tokenizer* tokenizer, std::vector<T
 
 Scheduler::~Scheduler() {
   for (const auto& active : active_) {
-    for (const Answer& answer : active->answers) {
-      if (answer.sequence != 0 && !answer.borrowed) stepper_->close(answer.sequence);
-    }
+    for (Answer& answer : active->answers) close_sequence(answer);
   }
+}
+
+void Scheduler::close_sequence(Answer& answer) {
+  if (answer.sequence == 0) return;
+  if (answer.taps != nullptr) {
+    const size_t rows = stepper_->length(answer.sequence);
+    if (stepper_->is_open(answer.sequence)) stepper_->attach(answer.sequence, nullptr);
+    answer.choice.traced = std::move(*answer.taps).take(rows);
+    answer.taps.reset();
+  }
+  if (!answer.borrowed) stepper_->close(answer.sequence);
+  answer.sequence = 0;
 }
 
 Result<size_t> Scheduler::submit(GenerateRequest request) {
@@ -84,9 +94,35 @@ Result<size_t> Scheduler::submit(GenerateRequest request) {
   const uint32_t room = context - active->result.prompt_tokens;
   request.max_tokens = request.max_tokens == 0 ? room : std::min(request.max_tokens, room);
   active->request = std::move(request);
+  PHIDIAS_CHECK_OK(compile_taps(*active));
   PHIDIAS_CHECK_OK(begin(*active));
+  Answer& first = active->answers.front();
+  if (first.taps != nullptr) stepper_->attach(first.sequence, first.taps.get());
   active_.push_back(std::move(active));
   return active_.back()->number;
+}
+
+// The first answer's taps see the prompt; those of the others begin as its copies.
+Status Scheduler::compile_taps(Active& active) {
+  const GenerateRequest& request = active.request;
+  if (request.reads.empty() && request.edits.empty()) return {};
+  for (const Read& read : request.reads) {
+    if (read.moment == Read::Moment::kGradient)
+      return invalid("gradients are taken by a trace of a given text", "reads");
+  }
+  const CollectorContext context{&stepper_->spec(), &stepper_->weights(), &stepper_->rope(),
+                                 stepper_->options().kv};
+  PHIDIAS_TRY(auto taps,
+              SequenceTrace::compile({.reads = request.reads,
+                                      .edits = &request.edits,
+                                      .prompt = request.prompt,
+                                      .rows = request.prompt.size() + request.max_tokens - 1,
+                                      .step_rows = stepper_->options().step_rows,
+                                      .max_bytes = request.max_read_bytes},
+                                     context));
+  PHIDIAS_CHECK_OK(taps.allocate());
+  active.answers.front().taps = std::make_unique<SequenceTrace>(std::move(taps));
+  return {};
 }
 
 // Opens the sequence that takes the prompt, or goes on with the caller's behind what it has in
@@ -106,7 +142,8 @@ Status Scheduler::begin(Active& active) {
   if (request.choices != 1) return invalid("only one answer can go on with a sequence", "choices");
   const auto held = stepper_->tokens(request.sequence);
   // The last token is always run: its logits are wanted.
-  const size_t most = std::min(held.size(), request.prompt.size() - 1);
+  const bool looked_into = first.taps != nullptr;
+  const size_t most = looked_into ? 0 : std::min(held.size(), request.prompt.size() - 1);
   const auto shown = stepper_->images(request.sequence);
   uint32_t common = 0;
   while (common < most && held[common] == request.prompt[common] &&
@@ -140,7 +177,10 @@ Status Scheduler::step() {
     for (size_t i = 0; i < active->answers.size(); ++i) {
       const Answer& answer = active->answers[i];
       if (answer.choice.finish != FinishReason::kNone || answer.ids.empty()) continue;
-      rows.push_back({answer.ids.back(), answer.sequence, stepper_->length(answer.sequence), true});
+      const uint32_t position = stepper_->length(answer.sequence);
+      const TokenId last = answer.ids.back();
+      const TokenId token = answer.taps == nullptr ? last : answer.taps->fed(position, last);
+      rows.push_back({token, answer.sequence, position, true});
       sources.push_back({active.get(), i});
     }
   }
@@ -148,8 +188,10 @@ Status Scheduler::step() {
     const std::vector<TokenId>& prompt = active->request.prompt;
     while (active->prompt_done < prompt.size() && rows.size() < stepper_->options().step_rows) {
       const bool last = active->prompt_done + 1 == prompt.size();
-      rows.push_back({prompt[active->prompt_done], active->answers.front().sequence,
-                      active->prompt_done, last});
+      const Answer& first = active->answers.front();
+      const TokenId token = prompt[active->prompt_done];
+      rows.push_back({first.taps == nullptr ? token : first.taps->fed(active->prompt_done, token),
+                      first.sequence, active->prompt_done, last});
       sources.push_back({last ? active.get() : nullptr, 0});
       ++active->prompt_done;
     }
@@ -285,14 +327,16 @@ void Scheduler::retire_finished() {
       auto copy = stepper_->fork(active.answers.front().sequence);
       if (copy.ok()) {
         answer.sequence = *copy;
+        if (const auto& taps = active.answers.front().taps; taps != nullptr) {
+          answer.taps = std::make_unique<SequenceTrace>(*taps);
+          stepper_->attach(answer.sequence, answer.taps.get());
+        }
       } else {
         finish(active, i, FinishReason::kError, copy.error());
       }
     }
     for (Answer& answer : active.answers) {
-      if (answer.choice.finish == FinishReason::kNone || answer.sequence == 0) continue;
-      if (!answer.borrowed) stepper_->close(answer.sequence);
-      answer.sequence = 0;
+      if (answer.choice.finish != FinishReason::kNone) close_sequence(answer);
     }
     if (!done) {
       ++at;

@@ -13,6 +13,7 @@
 #include "engine/stepper.h"
 #include "engine/stop_text.h"
 #include "phidias/generation.h"
+#include "trace/sequence_trace.h"
 
 namespace phidias {
 
@@ -41,6 +42,7 @@ class Scheduler {
     std::vector<TokenId> ids;
     std::unique_ptr<DecodeStream> stream;
     std::optional<StopText> stop_text;
+    std::unique_ptr<SequenceTrace> taps;  // null where nothing is read or edited
   };
   struct Active {
     size_t number = 0;
@@ -59,6 +61,8 @@ class Scheduler {
 
   void deliver(const Source& source, std::span<const float> logits);
   Status begin(Active& active);
+  Status compile_taps(Active& active);
+  void close_sequence(Answer& answer);
   void choose(Active& active, size_t index, std::span<const float> logits);
   void begin_answers(Active& active, std::span<const float> logits);
   void emit(Active& active, size_t index, const GeneratedToken* token, const std::string& text,

@@ -60,6 +60,9 @@ class Stepper {
   const KernelTable& kernels() const { return *context_.kernels; }
   ParallelFor& threads() const { return *context_.threads; }
   const KvCache& cache() const { return cache_; }
+  const ModelWeights& weights() const { return decoder_.weights(); }
+  const RopeTable& rope() const { return decoder_.rope(); }
+  RunContext& context() { return context_; }
   // How often a sequence was run again for the other factor list.
   uint64_t reprefills() const { return reprefills_; }
 

@@ -33,6 +33,9 @@ class Decoder {
   // large.
   void logits(size_t first, size_t count, float* out, RunContext& context);
 
+  const ModelWeights& weights() const { return *weights_; }
+  const RopeTable& rope() const { return rope_; }
+
   // Bytes of buffers that a step of `rows` rows needs, about.
   static size_t buffer_bytes(const ModelSpec& spec, size_t rows);
 

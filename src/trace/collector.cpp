@@ -181,6 +181,47 @@ void Collector::collect(const SitePattern& pattern) {
   }
 }
 
+Tensor Collector::take(size_t rows) && {
+  const auto reached = [&](const PositionSet& set) {
+    std::vector<size_t> kept;
+    for (size_t i = 0; i < set.size(); ++i) {
+      if (set.position(i) < rows) kept.push_back(i);
+    }
+    return kept;
+  };
+  const Layout layout = info_of(id_).layout;
+  const std::vector<size_t> positions = reached(at_);
+  const bool pattern = layout == Layout::kPattern;
+  const std::vector<size_t> keys = pattern ? reached(keys_) : std::vector<size_t>();
+  const bool whole = positions.size() == at_.size() && (!pattern || keys.size() == keys_.size());
+  if (whole || layout == Layout::kSize || layout == Layout::kNextTokenProbs)
+    return std::move(tensor_);
+  Tensor cut{tensor_.type, shape_, {}, {}};
+  const size_t entries = pattern ? keys.size() : entries_;
+  const auto add = [&](size_t index, size_t group) {
+    if (tensor_.type == TensorType::kI64) {
+      const auto from = tensor_.integers.begin() + static_cast<ptrdiff_t>(index * entries_);
+      cut.integers.insert(cut.integers.end(), from, from + static_cast<ptrdiff_t>(entries));
+      return;
+    }
+    const float* vector = out(index, group);
+    for (size_t i = 0; i < entries; ++i) cut.floats.push_back(vector[pattern ? keys[i] : i]);
+  };
+  if (heads_first_) {
+    for (size_t g = 0; g < heads_.size(); ++g) {
+      for (const size_t index : positions) add(index, g);
+    }
+    cut.shape[2] = positions.size();
+    cut.shape[3] = entries;
+  } else {
+    for (const size_t index : positions) {
+      for (size_t g = 0; g < heads_.size(); ++g) add(index, g);
+    }
+    cut.shape[1] = positions.size();
+  }
+  return cut;
+}
+
 // Each head's vector through its columns of the output projection.
 void Collector::contributions(const SiteRows& rows) {
   const Matrix& projection = context_.weights->layers[layer_].attention_output;

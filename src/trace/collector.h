@@ -42,7 +42,9 @@ class Collector {
   void collect(const SitePattern& pattern);
   // Of a pass: tokens as they are run, and `mask` [positions so far], 0 where hidden.
   void collect(const BatchRun& run, const std::vector<bool>& hidden);
-  Tensor take() && { return std::move(tensor_); }
+  // What was collected of the first `rows` positions: where fewer were run than were planned, the
+  // others are cut off.
+  Tensor take(size_t rows) &&;
 
  private:
   float* out(size_t index, size_t group);

@@ -1,11 +1,11 @@
 // Edits as JSON, both ways.
 #include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "base/json.h"
 #include "base/try.h"
 #include "phidias/edits.h"
+#include "trace/json_tensor.h"
 
 namespace phidias {
 namespace {
@@ -168,40 +168,10 @@ class Reader {
     return {};
   }
 
-  // A number, nested lists of one shape, or a tensor of a file.
   Result<TensorPointer> tensor(const Json& value, std::string_view key) const {
-    if (value.is_object()) {
-      const auto file = value.find("file");
-      const auto name = value.find("name");
-      if (file == value.end() || !file->is_string() || name == value.end() || !name->is_string())
-        return fault("a stored tensor has \"file\" and \"name\"", key);
-      if (files_ == TensorFiles::kRefused) return fault("files are not read here", key);
-      std::filesystem::path path = file->get<std::string>();
-      // Beside the file that names it, unless it is found from here.
-      std::error_code ignored;
-      if (path.is_relative() && !file_.empty() && !std::filesystem::exists(path, ignored))
-        path = std::filesystem::path(file_).parent_path() / path;
-      PHIDIAS_TRY(Tensor loaded, load_tensor(path, name->get<std::string>()));
-      return TensorPointer(std::make_shared<const Tensor>(std::move(loaded)));
-    }
-    Tensor numbers;
-    for (const Json* level = &value; level->is_array(); level = &level->front()) {
-      if (level->empty()) return fault("a tensor has an empty list", key);
-      numbers.shape.push_back(level->size());
-    }
-    PHIDIAS_CHECK_OK(collect(value, 0, numbers, key));
-    return TensorPointer(std::make_shared<const Tensor>(std::move(numbers)));
-  }
-  Status collect(const Json& value, size_t depth, Tensor& to, std::string_view key) const {
-    if (depth == to.shape.size()) {
-      if (!value.is_number()) return fault("a tensor holds numbers in lists of one shape", key);
-      to.floats.push_back(value.get<float>());
-      return {};
-    }
-    if (!value.is_array() || value.size() != to.shape[depth])
-      return fault("a tensor's lists must have one shape", key);
-    for (const Json& entry : value) PHIDIAS_CHECK_OK(collect(entry, depth + 1, to, key));
-    return {};
+    PHIDIAS_TRY(Tensor read,
+                tensor_from_json(value, files_, file_, path_ + "/" + std::string(key)));
+    return TensorPointer(std::make_shared<const Tensor>(std::move(read)));
   }
   Status optional_tensor(std::string_view key, TensorPointer& to) {
     const Json* value = find(key);
@@ -286,17 +256,6 @@ class Reader {
   std::vector<std::string> seen_;
 };
 
-Json nested(const Tensor& tensor, size_t axis, size_t& at) {
-  if (axis == tensor.shape.size()) return tensor.floats[at++];
-  Json list = Json::array();
-  for (uint64_t i = 0; i < tensor.shape[axis]; ++i) list.push_back(nested(tensor, axis + 1, at));
-  return list;
-}
-Json tensor_json(const Tensor& tensor) {
-  size_t at = 0;
-  return nested(tensor, 0, at);
-}
-
 Json positions_json(const Positions& positions) {
   if (positions.kind == Positions::Kind::kList) return positions.list;
   if (positions.kind == Positions::Kind::kToken) return {{"token", positions.token}};
@@ -324,8 +283,8 @@ Json edit_json(const Edit& edit) {
     json[info_of(edit.value.id).layout == Layout::kNeurons ? "neurons" : "channels"] =
         selection.channels;
   }
-  if (edit.tensor != nullptr) json[tensor_key(edit.op)] = tensor_json(*edit.tensor);
-  if (edit.second != nullptr) json[second_key(edit.op)] = tensor_json(*edit.second);
+  if (edit.tensor != nullptr) json[tensor_key(edit.op)] = tensor_to_json(*edit.tensor);
+  if (edit.second != nullptr) json[second_key(edit.op)] = tensor_to_json(*edit.second);
   if (edit.op == EditOp::kScale) {
     json["by"] = edit.coefficient;
   } else if (edit.coefficient != 1) {
@@ -341,7 +300,7 @@ Json edit_json(const Edit& edit) {
   if (edit.renormalize) json["renormalize"] = true;
   if (edit.order != 0) json["order"] = edit.order;
   if (edit.probe != nullptr)
-    json["when"] = {{"probe", tensor_json(*edit.probe)}, {"threshold", edit.threshold}};
+    json["when"] = {{"probe", tensor_to_json(*edit.probe)}, {"threshold", edit.threshold}};
   return json;
 }
 

@@ -437,20 +437,22 @@ void EditProgram::hide_others(const Lane& lane) const {
   }
 }
 
+// x = what the basis spans of it.
+void EditProgram::project(std::vector<float>& x) const {
+  std::vector<double> part(x.size());
+  for (const std::vector<double>& direction : basis_) {
+    const double along = dot(x, direction);
+    for (size_t i = 0; i < x.size(); ++i) part[i] += along * direction[i];
+  }
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(part[i]);
+}
+
 void EditProgram::change(const Lane& lane, std::vector<float>& x) const {
   const float* operand = operand_.data;
   if (operand != nullptr)
     operand += lane.index * operand_.by_position + lane.group * operand_.by_head;
   const auto given = [&](size_t i) {
     return edit_->coefficient * static_cast<double>(operand[i * operand_.by_entry]);
-  };
-  const auto project = [&](std::vector<float>& onto) {  // onto = what the basis spans of it
-    std::vector<double> part(onto.size());
-    for (const std::vector<double>& direction : basis_) {
-      const double along = dot(onto, direction);
-      for (size_t i = 0; i < onto.size(); ++i) part[i] += along * direction[i];
-    }
-    for (size_t i = 0; i < onto.size(); ++i) onto[i] = static_cast<float>(part[i]);
   };
   switch (edit_->op) {
     case EditOp::kSet:

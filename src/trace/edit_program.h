@@ -83,6 +83,7 @@ class EditProgram {
   void differentiate_lane(const Lane& lane, std::vector<float>& x) const;
   void hide_others(const Lane& lane) const;
   void change(const Lane& lane, std::vector<float>& x) const;
+  void project(std::vector<float>& x) const;
   void call_back(View view, uint32_t position, size_t rows, uint32_t epoch,
                  std::span<const TokenId> tokens) const;
   size_t entry(size_t i) const { return entries_.empty() ? i : entries_[i]; }

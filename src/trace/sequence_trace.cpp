@@ -114,6 +114,7 @@ void SequenceTrace::hide_masked(const RequestShape& shape, EditProgram& program)
     program.apply(SiteRows{&mask, 1, 1, 1, static_cast<uint32_t>(position)}, 0, shape.prompt);
     hidden_[position] = mask == 0;
   }
+  any_hidden_ = std::find(hidden_.begin(), hidden_.end(), true) != hidden_.end();
   for (Layer& layer : layers_) {
     layer.sites |= mask_of(Site::kAttentionScores);
     layer.attention.edits = true;
@@ -238,6 +239,7 @@ void SequenceTrace::visit(Site site, size_t layer, const SiteRows& rows) {
 }
 
 void SequenceTrace::hide_keys(const SitePattern& pattern) const {
+  if (!any_hidden_) return;
   for (size_t i = 0; i < pattern.rows * pattern.heads; ++i) {
     for (size_t key = 0; key < pattern.keys; ++key) {
       if (hidden_[key]) pattern.data[i * pattern.keys + key] = kHiddenScore;
@@ -277,17 +279,18 @@ bool SequenceTrace::sees_call_edits(size_t layer, uint32_t position) const {
                      [&](size_t edit) { return edits_[edit].seen_by(position); });
 }
 
-Traced SequenceTrace::take() && {
+Traced SequenceTrace::take(size_t rows) && {
   Traced traced;
   for (Collector& read : reads_) {
     std::string name = value_name(read.id(), read.layer());
-    traced.entries.push_back({read.read(), std::move(name), read.layer(), std::move(read).take()});
+    traced.entries.push_back(
+        {read.read(), std::move(name), read.layer(), std::move(read).take(rows)});
   }
   traced.edits.resize(edit_count_);
   for (size_t i = 0; i < edit_count_; ++i) traced.edits[i].rows = rows_touched_[i];
   for (const EditProgram& edit : edits_) {
-    size_t& rows = traced.edits[edit.number()].rows;
-    rows = std::max(rows, edit.rows_touched());
+    size_t& touched = traced.edits[edit.number()].rows;
+    touched = std::max(touched, edit.rows_touched());
   }
   traced.all_hidden = all_hidden_;
   traced.epochs = epoch_ + 1;

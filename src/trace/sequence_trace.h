@@ -33,8 +33,8 @@ class SequenceTrace final : public RunTaps {
   Status allocate();
   // The token that is run at a position in place of `token`.
   TokenId fed(size_t position, TokenId token);
-  // What was kept, once the run is over.
-  Traced take() &&;
+  // What was kept of the first `rows` positions, once the run is over.
+  Traced take(size_t rows) &&;
   // Whether nothing is read, edited or hidden: the sequence needs no taps.
   bool idle() const { return idle_; }
 
@@ -88,7 +88,8 @@ class SequenceTrace final : public RunTaps {
   std::vector<size_t> pass_reads_;   // of what a pass is told
   std::vector<size_t> token_edits_;  // of input_ids
   std::vector<Skip> skips_;
-  std::vector<bool> hidden_;   // by position: attention_mask is 0 there
+  std::vector<bool> hidden_;  // by position: attention_mask is 0 there
+  bool any_hidden_ = false;
   std::vector<bool> outputs_;  // by position
   std::vector<TokenId> tokens_;
   std::vector<size_t> rows_touched_;  // by edit, where no program counts: skips

@@ -232,6 +232,10 @@ std::optional<std::string> missing_value(ValueId id, const ModelSpec& spec) {
     case kMlpNeurons:
       if (spec.experts) return "exists per expert only in a model with experts; read mlp_output";
       break;
+    case kAttentionQueriesPreRotary:
+    case kAttentionKeysPreRotary:
+      if (spec.grouped_qkv) return "lies in pieces between others in this model; read qkv_output";
+      break;
     case kRouterLogits:
     case kRouterExperts:
     case kRouterWeights:

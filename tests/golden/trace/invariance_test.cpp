@@ -109,6 +109,107 @@ TEST_P(Invariance, AnEditOfGeneratedPositionsTouchesThoseAlone) {
   EXPECT_EQ(traced.edits[0].rows, 3U);
 }
 
+TEST_P(Invariance, AKeyValueHeadServesItsOwnGroupOfQueryHeadsAlone) {
+  const auto engine = this->engine();
+  const ModelInfo& info = model_->info();
+  const size_t group = info.num_heads / info.num_kv_heads;
+  const size_t n = ids().size();
+  const auto attention = kValues.layers[1].self_attn;
+  const auto heads_of = [&](const Edits& edits) {
+    Trace trace(*engine, ids());
+    const auto key = trace.read(attention.attention_head_outputs);
+    trace.edit(edits);
+    return run(trace)[key].floats;
+  };
+  const auto plain = heads_of({});
+  for (const bool keys : {true, false}) {
+    Edits edits;
+    if (keys) {
+      edits += attention.attention_keys.head(1) *= -0.5;
+    } else {
+      edits += attention.attention_values.head(1) *= -0.5;
+    }
+    const auto changed = heads_of(edits);
+    for (size_t h = 0; h < info.num_heads; ++h) {
+      bool same = true;
+      for (size_t s = 1; s < n; ++s) {
+        const auto at = static_cast<ptrdiff_t>((s * info.num_heads + h) * info.head_dim);
+        same = same && std::equal(plain.begin() + at, plain.begin() + at + info.head_dim,
+                                  changed.begin() + at);
+      }
+      EXPECT_EQ(same, h / group != 1) << "head " << h;
+    }
+  }
+}
+
+TEST_P(Invariance, WhatLeftTheWindowIsNotSeenInThatBlock) {
+  const uint32_t window = model_->info().window;
+  if (window == 0 || window >= ids().size()) GTEST_SKIP() << "no window within the text";
+  const auto engine = this->engine();
+  const auto attention = kValues.layers[1].self_attn;
+  const auto heads_of = [&](const Edits& edits) {
+    Trace trace(*engine, ids());
+    const auto key = trace.read(attention.attention_head_outputs);
+    trace.edit(edits);
+    return run(trace)[key].floats;
+  };
+  Edits edits;
+  edits += attention.attention_values.at(0) += 1.0;
+  const auto plain = heads_of({});
+  const auto changed = heads_of(edits);
+  const size_t width = model_->info().num_heads * model_->info().head_dim;
+  for (size_t row = 0; row < ids().size(); ++row) {
+    const auto at = static_cast<ptrdiff_t>(row * width);
+    EXPECT_EQ(std::equal(plain.begin() + at, plain.begin() + at + static_cast<ptrdiff_t>(width),
+                         changed.begin() + at),
+              row >= window)
+        << row;
+  }
+}
+
+TEST_P(Invariance, EveryRowTellsTheListThatItWasRotatedWith) {
+  const auto engine = this->engine();
+  const uint32_t original = model_->info().original_context;
+  for (const size_t length : {original == 0 ? 5U : original, original + 1}) {
+    std::vector<TokenId> text = ids();
+    text.resize(length, 7);
+    Trace trace(*engine, text);
+    const auto key = trace.read(kValues.layers[0].self_attn.rotary_factor_set);
+    const int64_t expected = original == 0 ? 0 : length > original ? 2 : 1;
+    EXPECT_EQ(run(trace)[key].integers, std::vector<int64_t>(length, expected));
+  }
+}
+
+TEST_P(Invariance, SumsAndCopiesAreExactOnQuantizedWeightsToo) {
+  auto model = Model::load(folder_, {.weights = "q8_0"});
+  ASSERT_TRUE(model.ok()) << model.error().to_string();
+  model_ = *model;
+  const auto engine = this->engine({.numerics = Numerics::kFast});
+  const auto values = all_values(*engine, ids());
+  const auto of = [&](const std::string& name) { return values.at(name).floats; };
+  const auto sum = [](std::vector<float> a, const std::vector<float>& b) {
+    for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+    return a;
+  };
+  EXPECT_EQ(of("layers.0.layer_input"), of("token_embeddings"));
+  for (uint32_t l = 0; l < model_->info().num_layers; ++l) {
+    const std::string layer = "layers." + std::to_string(l) + ".";
+    EXPECT_EQ(of(layer + "layer_mid"),
+              sum(of(layer + "layer_input"), of(layer + "self_attn.attention_output")));
+    EXPECT_EQ(of(layer + "layer_output"),
+              sum(of(layer + "layer_mid"), of(layer + "mlp.mlp_output")));
+    EXPECT_EQ(of(layer + "self_attn.attention_premix"),
+              of(layer + "self_attn.attention_head_outputs"));
+    const auto fused = of(layer + "mlp.gate_up_output");
+    const auto activation = of(layer + "mlp.mlp_activation");
+    const auto neurons = of(layer + "mlp.mlp_neurons");
+    const size_t f = model_->info().intermediate_size;
+    for (size_t i = 0; i < neurons.size(); ++i)
+      EXPECT_EQ(neurons[i], fused[i / f * 2 * f + f + i % f] * activation[i]);
+  }
+  EXPECT_EQ(of("logits"), of("lm_head_output"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, Invariance, testing::ValuesIn(test::kDenseVariants),
                          test::variant_name);
 

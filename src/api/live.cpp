@@ -1,0 +1,119 @@
+#include "phidias/live.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "engine/stepper.h"
+#include "trace/edit_program.h"
+#include "trace/value_table.h"
+
+namespace phidias {
+namespace {
+
+// Where in a pass a value is met: larger is later.
+std::pair<size_t, size_t> moment_of(ValueId id, size_t layer, size_t layers) {
+  const auto site = static_cast<size_t>(source_of(id).site);
+  const bool at_end = on_model(id) && id != ValueId::kTokenEmbeddings;
+  return {at_end ? layers : layer, site};
+}
+
+// Calls copy(entry of the view, entry of the buffer) for all entries; the view's rows begin at
+// `position` of the buffer's.
+template <typename Copy>
+void each_entry(const View& view, View buffer, size_t position, Copy&& copy) {
+  const auto axes = axes_of(view.layout).subspan(1);
+  for (size_t a = 0; a < axes.size(); ++a) {
+    if (axes[a] == "seq" || axes[a] == "query") buffer.data += position * buffer.strides[a];
+  }
+  std::vector<size_t> index(view.shape.size());
+  while (true) {
+    float* from = view.data;
+    float* to = buffer.data;
+    for (size_t a = 0; a < index.size(); ++a) {
+      from += index[a] * view.strides[a];
+      to += index[a] * buffer.strides[a];
+    }
+    copy(*from, *to);
+    size_t a = index.size();
+    while (a > 0 && ++index[a - 1] == view.shape[a - 1]) index[--a] = 0;
+    if (a == 0) return;
+  }
+}
+
+}  // namespace
+
+struct Live::Stop {
+  ValueRef value;
+  std::pair<size_t, size_t> moment;
+  std::vector<float> entries;
+  View view;  // of `entries`
+};
+
+Live::Live(Engine& engine, std::vector<TokenId> ids, const Edits& edits)
+    : engine_(&engine), ids_(std::move(ids)), edits_(edits) {}
+Live::~Live() = default;
+Live::Live(Live&&) noexcept = default;
+Live& Live::operator=(Live&&) noexcept = default;
+
+Edits Live::replayed() const {
+  Edits edits = edits_;
+  for (const auto& stop : stops_) {
+    edits += on_live(stop->value, [stop](const View& view, const Where& where) {
+      each_entry(view, stop->view, where.position, [](float& there, float& ours) { there = ours; });
+    });
+  }
+  return edits;
+}
+
+Result<View> Live::run_until(const ValueRef& value) {
+  const ModelSpec& spec = engine_->stepper().spec();
+  PHIDIAS_TRY(const auto layers, resolve_layers(value, spec));
+  const std::string place = value.to_string();
+  if (layers.size() != 1 || value.selection != Selection() ||
+      info_of(value.id).layout == Layout::kTokens) {
+    return Error{Code::kInvalidArgument,
+                 "a run stops at the whole of one value of one layer",
+                 {{}, {}, place}};
+  }
+  auto stop = std::make_shared<Stop>();
+  stop->value = value;
+  stop->moment = moment_of(value.id, layers.front(), spec.layers);
+  if (!stops_.empty() && stop->moment <= stops_.back()->moment) {
+    return Error{Code::kInvalidArgument,
+                 "the run has gone by: it stands at " + stops_.back()->value.to_string(),
+                 {{}, {}, place}};
+  }
+  std::vector<uint64_t> shape = shape_of(value.id, spec, ids_.size());
+  View& view = stop->view;
+  view.layout = info_of(value.id).layout;
+  view.shape.assign(shape.begin() + 1, shape.end());
+  view.strides.resize(view.shape.size());
+  size_t stride = 1;
+  for (size_t a = view.shape.size(); a-- > 0;) {
+    view.strides[a] = stride;
+    stride *= view.shape[a];
+  }
+  stop->entries.resize(stride, 0.0F);
+  view.data = stop->entries.data();
+
+  Trace trace(*engine_, ids_);
+  trace.edit(replayed());
+  trace.edit(on_live(value, [stop](const View& there, const Where& where) {
+    each_entry(there, stop->view, where.position, [](float& live, float& ours) { ours = live; });
+  }));
+  Read logits;  // values from the final norm on are computed for whom they are asked
+  logits.value = kValues.logits.channels({0}).ref();
+  if (stop->moment.first == spec.layers) trace.read(logits);
+  PHIDIAS_CHECK_OK(trace.run());
+  stops_.push_back(std::move(stop));
+  return stops_.back()->view;
+}
+
+Result<Traced> Live::finish(std::vector<Read> reads) {
+  Trace trace(*engine_, ids_);
+  for (Read& read : reads) trace.read(std::move(read));
+  trace.edit(replayed());
+  return trace.run();
+}
+
+}  // namespace phidias
