@@ -231,7 +231,7 @@ Status GradientTrace::run(const KernelTable& kernels, ParallelFor& threads, cons
             SiteRows{values.data(), gradient.rows, gradient.width, gradient.width, 0});
       }
       to.push_back({reads_[i].read(), "grad." + value_name(reads_[i].id(), reads_[i].layer()),
-                    reads_[i].layer(), std::move(reads_[i]).take()});
+                    reads_[i].layer(), std::move(reads_[i]).take(run.positions())});
     }
   } catch (const std::bad_alloc&) {
     return Error{Code::kOutOfMemory,
