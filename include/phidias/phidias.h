@@ -2,6 +2,7 @@
 // and answers).
 #pragma once
 
+#include "phidias/attribution.h"
 #include "phidias/bench.h"
 #include "phidias/build.h"
 #include "phidias/chat.h"
