@@ -47,7 +47,7 @@ Result<Lens> logit_lens(Engine& engine, std::vector<TokenId> ids, const LensOpti
 
 // How much each part of the network adds to a logit, or to the difference of two, at the text's
 // last position. The final norm is frozen at its size in the run, so that the parts add up.
-struct Attribution {
+struct DirectAttribution {
   struct Part {
     std::string name;  // "token_embeddings", "layers.0.self_attn.attention_output[head=3]", ...
     double value = 0;
@@ -59,7 +59,7 @@ struct Attribution {
 // logit(a), or with b logit(a) - logit(b). `by_heads`: attention head by head. Errors: those of
 // Trace; kUnsupported for a model whose final norm takes the mean off or adds a bias, or whose
 // projections have one.
-Result<Attribution> direct_attribution(Engine& engine, std::vector<TokenId> ids, TokenId a,
-                                       std::optional<TokenId> b = {}, bool by_heads = true);
+Result<DirectAttribution> direct_attribution(Engine& engine, std::vector<TokenId> ids, TokenId a,
+                                             std::optional<TokenId> b = {}, bool by_heads = true);
 
 }  // namespace phidias

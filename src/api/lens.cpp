@@ -101,8 +101,8 @@ Result<Lens> logit_lens(Engine& engine, std::vector<TokenId> ids, const LensOpti
   return lens;
 }
 
-Result<Attribution> direct_attribution(Engine& engine, std::vector<TokenId> ids, TokenId a,
-                                       std::optional<TokenId> b, bool by_heads) {
+Result<DirectAttribution> direct_attribution(Engine& engine, std::vector<TokenId> ids, TokenId a,
+                                             std::optional<TokenId> b, bool by_heads) {
   const ModelSpec& spec = engine.stepper().spec();
   const ModelWeights& weights = engine.stepper().weights();
   if (spec.norm != Norm::kRms || spec.bias.attention_output || spec.bias.head) {
@@ -144,7 +144,7 @@ Result<Attribution> direct_attribution(Engine& engine, std::vector<TokenId> ids,
   };
   add_head(a, 1);
   if (b) add_head(*b, -1);
-  Attribution result;
+  DirectAttribution result;
   for (const Traced::Entry& entry : traced.entries) {
     if (entry.name == "final_norm_scale" || entry.name == "logits") continue;
     const size_t vectors = entry.tensor.floats.size() / width;
