@@ -14,6 +14,11 @@ function(phidias_add_isa name)
     # summed waits in memory, for there are not enough registers.
     list(APPEND ARG_FLAGS -fno-tree-reassoc -fno-tree-ter)
   endif()
+  if(PHIDIAS_SANITIZE)
+    # Unrolled products of dozens of registers take clang minutes a file with a check at every addition; the scalar table,
+    # whose bits they must have, is checked in full.
+    list(APPEND ARG_FLAGS -O1 -fno-sanitize=undefined)
+  endif()
   target_sources(phidias_kernels PRIVATE ${ARG_SOURCES})
   target_compile_definitions(phidias_kernels PRIVATE PHIDIAS_ISA_${upper})
   set_source_files_properties(${ARG_SOURCES} PROPERTIES COMPILE_OPTIONS "${ARG_FLAGS}")
