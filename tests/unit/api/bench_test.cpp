@@ -11,7 +11,7 @@
 namespace phidias {
 namespace {
 
-constexpr RandomModelOptions kOneLayer = {
+const RandomModelOptions kOneLayer = {
     .shape = "phi-3-mini", .weights = "q4_0", .layers = 1, .threads = 2};
 
 TEST(Bench, ARandomModelHasTheSizesOfItsShape) {
