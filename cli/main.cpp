@@ -24,7 +24,7 @@ constexpr Command kCommands[] = {
     {"convert", "A checkpoint to one GGUF file", setup_convert},
     {"quantize", "A checkpoint to a GGUF file in fewer bits", setup_quantize},
     {"imatrix", "Which inputs of a model's matrices matter, by a text", setup_imatrix},
-    {"export", "A checkpoint to a folder that transformers loads", setup_export},
+    {"export", "A checkpoint to a folder laid out as the published ones", setup_export},
     {"trace", "Named values of a run, kept and changed", setup_trace},
     {"lens", "What each layer would predict at each position", setup_lens},
     {"patch", "Which layers and positions carry a difference between two texts", setup_patch},

@@ -68,10 +68,10 @@ struct ExportOptions {
   std::function<bool(const ConversionProgress&)> progress{};
 };
 
-// A folder that transformers loads: config.json, weights by the names of the published code (fused
-// for phi3), in shards with an index where they are large, tokenizer, generation settings, chat
-// template. `folder` must not exist, or be empty. Errors as above; kInvalidArgument for a folder
-// that holds something.
+// A folder laid out as the published ones: config.json, weights by the names of the published code
+// (fused for phi3), in shards with an index where they are large, tokenizer, generation settings,
+// chat template. `folder` must not exist, or be empty. Errors as above; kInvalidArgument for a
+// folder that holds something.
 Result<ConversionReport> export_folder(const std::filesystem::path& model,
                                        const std::filesystem::path& folder,
                                        const ExportOptions& options = {});

@@ -51,6 +51,11 @@ enum class EditOp : uint8_t {
   kCallback,      // code; not serialisable
 };
 
+// By the names that JSON has: "set", "project_out". Errors: kInvalidArgument with those there are.
+Result<EditOp> parse_edit_op(std::string_view name);
+// "callback" for what no data can express.
+std::string_view name_of(EditOp op);
+
 // Where an edit of keys or values acts.
 enum class EditScope : uint8_t {
   kCache,  // what the cache holds: every later query sees it

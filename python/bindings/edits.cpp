@@ -22,42 +22,6 @@ namespace {
 using PositionsArgument = std::variant<std::string, std::vector<int64_t>>;
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
-constexpr std::array<std::pair<std::string_view, EditOp>, 16> kOps{{
-    {"set", EditOp::kSet},
-    {"add", EditOp::kAdd},
-    {"scale", EditOp::kScale},
-    {"zero", EditOp::kZero},
-    {"mean", EditOp::kMean},
-    {"project_out", EditOp::kProjectOut},
-    {"keep_only", EditOp::kKeepOnly},
-    {"swap_subspace", EditOp::kSwapSubspace},
-    {"steer", EditOp::kSteer},
-    {"clamp", EditOp::kClamp},
-    {"noise", EditOp::kNoise},
-    {"lowrank", EditOp::kLowRank},
-    {"hide", EditOp::kHide},
-    {"only", EditOp::kOnly},
-    {"uniform", EditOp::kUniform},
-    {"skip", EditOp::kSkip},
-}};
-
-EditOp op_of(const std::string& name) {
-  const auto at =
-      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == name; });
-  if (at == kOps.end()) {
-    std::string known;
-    for (const auto& row : kOps) known += (known.empty() ? "" : ", ") + std::string(row.first);
-    throw Failure(
-        Error{Code::kInvalidArgument, "is \"" + name + "\"; there are " + known, {{}, {}, "op"}});
-  }
-  return at->second;
-}
-std::string_view op_name(EditOp op) {
-  const auto at =
-      std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.second == op; });
-  return at == kOps.end() ? "callback" : at->first;
-}
-
 TensorPointer tensor_of(const std::optional<FloatArray>& array) {
   if (!array) return nullptr;
   return std::make_shared<const Tensor>(tensor_from(*array));
@@ -72,7 +36,7 @@ void bind_edit(nb::module_& module) {
              double sigma, uint64_t seed, bool keep_norm) {
             Edit edit;
             edit.value = value;
-            edit.op = op_of(op);
+            edit.op = unwrap(parse_edit_op(op));
             edit.tensor = tensor_of(tensor);
             edit.second = tensor_of(second);
             edit.coefficient = coefficient;
@@ -106,7 +70,7 @@ void bind_edit(nb::module_& module) {
           "gate "
           "it is called where that waits for its value.")
       .def_prop_ro("value", [](const Edit& self) { return self.value; })
-      .def_prop_ro("op", [](const Edit& self) { return op_name(self.op); })
+      .def_prop_ro("op", [](const Edit& self) { return name_of(self.op); })
       .def_ro("coefficient", &Edit::coefficient)
       .def(
           "with_qualifiers",
@@ -132,7 +96,7 @@ void bind_edit(nb::module_& module) {
           return "Edit(skip " + std::to_string(self.skip_from) + " to " +
                  std::to_string(self.skip_to) + ")";
         }
-        return "Edit(" + self.value.to_string() + ", " + std::string(op_name(self.op)) + ")";
+        return "Edit(" + self.value.to_string() + ", " + std::string(name_of(self.op)) + ")";
       });
   nb::class_<Raised>(module, "Raised", "What callbacks of a run have raised.")
       .def(nb::init<>())

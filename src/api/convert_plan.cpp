@@ -7,6 +7,7 @@
 #include "base/mapped_file.h"
 #include "base/memory.h"
 #include "base/try.h"
+#include "model/registry.h"
 #include "weights/convert.h"
 
 namespace phidias {
@@ -175,30 +176,15 @@ class Planner {
   ConversionPlan plan_;
 };
 
-// How the published code and llama.cpp store a model type: fused projections or separate ones.
-struct Layout {
-  std::string_view type;
-  bool fused;
-  bool gguf_interleaved;  // llama.cpp rotates pairs of neighbours there
-};
-constexpr Layout kLayouts[] = {
-    {"phi3", true, false}, {"phimoe", false, false}, {"llama", false, true}};
-
 Result<ConversionPlan> plan_dense(const ModelSpec& spec, const ModelWeights& weights,
                                   const TensorNames& names, bool gguf) {
-  const auto* layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
-                                    [&](const Layout& l) { return l.type == spec.type; });
-  if (layout == std::end(kLayouts)) {
-    return Error{Code::kUnsupported,
-                 "models of type \"" + spec.type + "\" cannot be written in this form",
-                 {}};
-  }
+  PHIDIAS_TRY(const StoredForm form, stored_form(spec.type));
   Planner planner(names);
   planner.matrix(names.embedding, weights.embedding,
                  spec.tied_head ? TensorRole::kHead : TensorRole::kEmbedding);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
-    planner.layer(spec, weights.layers[i], i, layout->fused,
-                  gguf && layout->gguf_interleaved ? spec.attention.head_dim : 0);
+    planner.layer(spec, weights.layers[i], i, form.fused,
+                  gguf && form.gguf_interleaved ? spec.attention.head_dim : 0);
   }
   planner.norm(names.final_norm, weights.final_norm, weights.final_norm_bias);
   if (!spec.tied_head) planner.matrix(names.head, weights.head, TensorRole::kHead);

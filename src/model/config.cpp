@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 
 #include "base/try.h"
@@ -198,6 +200,29 @@ Result<ModelSpec> dense_spec_from_gguf(const GgufFile& file, const std::string& 
   return spec;
 }
 
+Json json_numbers(const std::vector<float>& values) {
+  Json list = Json::array();
+  for (const float value : values) {
+    char text[32];
+    double shortest = value;
+    for (int digits = 6; digits <= 9; ++digits) {
+      std::snprintf(text, sizeof text, "%.*g", digits, static_cast<double>(value));
+      shortest = std::strtod(text, nullptr);
+      if (static_cast<float>(shortest) == value) break;
+    }
+    list.push_back(shortest);
+  }
+  return list;
+}
+
+Json rope_scaling_json(const ModelSpec& spec) {
+  if (!spec.rope.long_rope) return nullptr;
+  const LongRope& rope = *spec.rope.long_rope;
+  return {{"type", "longrope"},
+          {"short_factor", json_numbers(rope.short_factors)},
+          {"long_factor", json_numbers(rope.long_factors)}};
+}
+
 JsonReader rope_dictionary(const JsonReader& config) {
   return config.has("rope_parameters") ? config.child("rope_parameters")
                                        : config.child("rope_scaling");
@@ -220,6 +245,16 @@ Result<std::string> rope_kind(const JsonReader& rope) {
         "is \"" + *older + "\" but rope_type is \"" + *newer + "\"; keep the right one", "type");
   }
   return newer ? *newer : older.value_or("default");
+}
+
+Result<bool> has_rope_lists(const JsonReader& rope) {
+  PHIDIAS_TRY(const std::string kind, rope_kind(rope));
+  if (kind == "longrope" || kind == "su") return true;
+  if (kind == "default") return false;
+  return rope.error(Code::kUnsupported,
+                    "rope type \"" + kind +
+                        "\" is not known here; known are \"default\", \"longrope\" and \"su\"",
+                    "type");
 }
 
 Result<LongRope> long_rope_from_config(const JsonReader& config, const JsonReader& rope,

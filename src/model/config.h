@@ -49,6 +49,11 @@ JsonReader rope_dictionary(const JsonReader& config);
 // "rope_theta", of the configuration or of that dictionary; 10000 by default.
 Result<double> theta_from_config(const JsonReader& config, const JsonReader& rope);
 
+// Floats that were read from text and rounded: the shortest numbers that give the same floats.
+Json json_numbers(const std::vector<float>& values);
+// The dictionary as it is written: null without factor lists.
+Json rope_scaling_json(const ModelSpec& spec);
+
 // Its kind by "rope_type" or "type" ("default" where neither is there). Both with different values:
 // kCorrupt.
 Result<std::string> rope_kind(const JsonReader& rope);
@@ -65,6 +70,10 @@ Result<LongRope> long_rope_from_config(const JsonReader& config, const JsonReade
 // <prefix>.rope.scaling.attn_factor, or by the formula below.
 Result<std::optional<LongRope>> long_rope_from_gguf(const GgufFile& file, const std::string& prefix,
                                                     const ModelSpec& spec);
+
+// Whether the dictionary states factor lists ("longrope" or "su"), or nothing ("default"). Errors:
+// kUnsupported for other kinds.
+Result<bool> has_rope_lists(const JsonReader& rope);
 
 // sqrt(1 + ln(s) / ln(original)) for s = scale > 1, else 1.
 double long_rope_magnitude(double scale, double original_context);

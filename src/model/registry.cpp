@@ -8,12 +8,23 @@ namespace phidias {
 namespace {
 
 constexpr Variant kVariants[] = {
-    {"phi3", "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning",
-     phi3_from_config, phi3_from_gguf},
+    {"phi3",
+     "Phi-3 mini and medium, Phi-3.5-mini, phi-4, Phi-4-mini, Phi-4 reasoning",
+     phi3_from_config,
+     phi3_from_gguf,
+     {"Phi3ForCausalLM", true, false, phi3_config_keys}},
     {"phi3small", "Phi-3-small", phi3small_from_config, phi3small_from_gguf},
-    {"phimoe", "Phi-3.5-MoE", phimoe_from_config, phimoe_from_gguf},
+    {"phimoe",
+     "Phi-3.5-MoE",
+     phimoe_from_config,
+     phimoe_from_gguf,
+     {"PhiMoEForCausalLM", false, false, phimoe_config_keys}},
     {"phi3_v", "Phi-3-vision, Phi-3.5-vision", phi3_v_from_config, phi3_v_from_gguf},
-    {"llama", "the plain Llama block", llama_from_config, llama_from_gguf},
+    {"llama",
+     "the plain Llama block",
+     llama_from_config,
+     llama_from_gguf,
+     {"LlamaForCausalLM", false, true, nullptr}},
 };
 
 Error unknown(const std::string& type, Place place) {
@@ -28,6 +39,15 @@ Error unknown(const std::string& type, Place place) {
 }  // namespace
 
 std::span<const Variant> variants() { return kVariants; }
+
+Result<StoredForm> stored_form(std::string_view type) {
+  for (const Variant& variant : kVariants) {
+    if (variant.name == type && !variant.stored.architecture.empty()) return variant.stored;
+  }
+  return Error{Code::kUnsupported,
+               "models of type \"" + std::string(type) + "\" cannot be written in this form",
+               {}};
+}
 
 Result<ModelSpec> spec_from_config(const JsonReader& config) {
   PHIDIAS_TRY(const std::string type, config.string("model_type"));

@@ -13,14 +13,26 @@
 
 namespace phidias {
 
+// How the published code stores a model; what a converter writes.
+struct StoredForm {
+  std::string_view architecture;  // the class in config.json; empty: files of it are not written
+  bool fused = false;             // qkv and gate_up are one tensor each
+  bool gguf_interleaved = false;  // GGUF files have q and k in the order of interleaved rotation
+  // Keys of config.json beyond those of every dense decoder; null where there are none.
+  void (*config_keys)(const ModelSpec& spec, Json& config) = nullptr;
+};
+
 struct Variant {
   std::string_view name;         // model_type of config.json and general.architecture of GGUF
   std::string_view description;  // which checkpoints these are, for people
   Result<ModelSpec> (*from_config)(const JsonReader& config);
   Result<ModelSpec> (*from_gguf)(const GgufFile& file);
+  StoredForm stored = {};
 };
 
 std::span<const Variant> variants();
+// How models of `type` are written. kUnsupported where they are not.
+Result<StoredForm> stored_form(std::string_view type);
 
 // The specification of a checkpoint. An unknown type is kUnsupported, with the list of those that
 // are known.

@@ -90,17 +90,8 @@ void EditProgram::differentiate(const SiteRows& gradient) const {
 }
 
 void EditProgram::differentiate(size_t head, const SiteRows& gradient) const {
-  const auto group = std::find(heads_.begin(), heads_.end(), head);
-  if (group == heads_.end()) return;
   std::vector<float> entries;
-  for (size_t r = 0; r < gradient.rows; ++r) {
-    const size_t position = gradient.position + r;
-    const size_t index = at_.index(position);
-    if (index == PositionSet::kNone) continue;
-    differentiate_lane({gradient.data + r * gradient.stride, 1, position, index,
-                        static_cast<size_t>(group - heads_.begin()), head, gradient.width, nullptr},
-                       entries);
-  }
+  for_each_selected(head, gradient, [&](const Lane& lane) { differentiate_lane(lane, entries); });
 }
 
 void EditProgram::differentiate_lane(const Lane& lane, std::vector<float>& x) const {

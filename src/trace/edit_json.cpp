@@ -65,14 +65,10 @@ class Reader {
     json_ = &json;
     seen_.clear();
     Edit edit;
-    PHIDIAS_TRY(const std::string op, text("op", ""));
-    bool known = false;
-    for (const OpName& row : kOps) {
-      if (row.name != op) continue;
-      edit.op = row.op;
-      known = true;
-    }
-    if (!known) return fault("\"" + op + "\" is no operation; there are " + op_names(), "op");
+    PHIDIAS_TRY(const std::string name, text("op", ""));
+    const auto op = parse_edit_op(name);
+    if (!op.ok()) return fault(op.error().message, "op");
+    edit.op = *op;
     if (edit.op == EditOp::kSkip) {
       PHIDIAS_CHECK_OK(read_skip(edit));
     } else {
@@ -97,12 +93,6 @@ class Reader {
             std::move(message),
             {file_, {}, path_ + (key.empty() ? "" : "/" + std::string(key))}};
   }
-  static std::string op_names() {
-    std::string names;
-    for (const OpName& row : kOps) names += (names.empty() ? "" : ", ") + std::string(row.name);
-    return names;
-  }
-
   const Json* find(std::string_view key) {
     seen_.emplace_back(key);
     const auto at = json_->find(key);
@@ -269,11 +259,7 @@ Json edit_json(const Edit& edit) {
     bare.selection = {};
     json["value"] = bare.to_string();
   }
-  for (const OpName& row : kOps) {
-    if (row.op != edit.op) continue;
-    json["op"] = row.name;
-    break;
-  }
+  json["op"] = name_of(edit.op);
   const Selection& selection = edit.value.selection;
   if (edit.op == EditOp::kSkip) json["layers"] = {edit.skip_from, edit.skip_to};
   if (selection.at != Positions()) json["at"] = positions_json(selection.at);
@@ -305,6 +291,24 @@ Json edit_json(const Edit& edit) {
 }
 
 }  // namespace
+
+Result<EditOp> parse_edit_op(std::string_view name) {
+  std::string known;
+  for (const OpName& row : kOps) {
+    if (row.name == name) return row.op;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return Error{Code::kInvalidArgument,
+               "\"" + std::string(name) + "\" is no operation; there are " + known,
+               {{}, {}, "op"}};
+}
+
+std::string_view name_of(EditOp op) {
+  for (const OpName& row : kOps) {
+    if (row.op == op) return row.name;
+  }
+  return "callback";
+}
 
 Result<Edits> edits_from_json(std::string_view json, TensorFiles files, const std::string& file) {
   PHIDIAS_TRY(const Json list, parse_json(json, file));

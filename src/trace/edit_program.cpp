@@ -541,17 +541,8 @@ void EditProgram::change(const Lane& lane, std::vector<float>& x) const {
 }
 
 void EditProgram::apply_gathered(size_t head, const SiteRows& rows) const {
-  const auto group = std::find(heads_.begin(), heads_.end(), head);
-  if (group == heads_.end()) return;
   std::vector<float> entries;
-  for (size_t r = 0; r < rows.rows; ++r) {
-    const size_t position = rows.position + r;
-    const size_t index = at_.index(position);
-    if (index == PositionSet::kNone) continue;
-    apply_lane({rows.data + r * rows.stride, 1, position, index,
-                static_cast<size_t>(group - heads_.begin()), head, rows.width, nullptr},
-               entries);
-  }
+  for_each_selected(head, rows, [&](const Lane& lane) { apply_lane(lane, entries); });
 }
 
 }  // namespace phidias

@@ -1,6 +1,7 @@
 // Edits, compiled for one request: what they do to each vector that they touch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -79,6 +80,19 @@ class EditProgram {
   Status compile_operands(const std::string& place);
   Status compile_basis(const Tensor& directions, const std::string& place);
   Result<Broadcast> broadcast(const Tensor& tensor, const std::string& place) const;
+  // The selected positions of one head's rows, where the edit selects that head.
+  template <typename Visit>
+  void for_each_selected(size_t head, const SiteRows& rows, Visit&& visit) const {
+    const auto group = std::find(heads_.begin(), heads_.end(), head);
+    if (group == heads_.end()) return;
+    for (size_t r = 0; r < rows.rows; ++r) {
+      const size_t position = rows.position + r;
+      const size_t index = at_.index(position);
+      if (index == PositionSet::kNone) continue;
+      visit(Lane{rows.data + r * rows.stride, 1, position, index,
+                 static_cast<size_t>(group - heads_.begin()), head, rows.width, nullptr});
+    }
+  }
   void apply_lane(const Lane& lane, std::vector<float>& x) const;
   void differentiate_lane(const Lane& lane, std::vector<float>& x) const;
   void hide_others(const Lane& lane) const;

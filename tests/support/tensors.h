@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -75,7 +76,8 @@ inline double scaled_distance(std::span<const float> actual, std::span<const flo
   for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
     const double d = std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i]));
-    if (!(d <= difference)) difference = d;  // NaN counts as a difference
+    // NaN counts as a difference, and stays one.
+    if (!std::isnan(difference) && !(d <= difference)) difference = d;
   }
   return difference / std::max(1.0, largest / unit);
 }

@@ -49,7 +49,9 @@ Result<ModelSpec> phi3_from_config(const JsonReader& config) {
   }
 
   PHIDIAS_TRY(const std::string kind, rope_kind(rope));
-  if (kind == "longrope" || kind == "su" || kind == "yarn") {
+  const bool yarn = kind == "yarn";
+  PHIDIAS_TRY(const bool has_lists, yarn ? Result<bool>(true) : has_rope_lists(rope));
+  if (has_lists) {
     // Published files have the original context at the top level, inside the dictionary, or
     // (3-medium-128k) not where transformers looks.
     PHIDIAS_TRY(LongRope lists, long_rope_from_config(config, rope, spec, kDefaultOriginalContext));
@@ -60,16 +62,24 @@ Result<ModelSpec> phi3_from_config(const JsonReader& config) {
         stated ? *stated
                : long_rope_magnitude(factor.value_or(spec.max_context / original), original);
     spec.rope.long_rope = std::move(lists);
-    if (kind == "yarn")
+    if (yarn)
       spec.notices.emplace_back("rope type \"yarn\" is read as \"longrope\", as transformers does");
-  } else if (kind != "default") {
-    return rope.error(Code::kUnsupported,
-                      "rope type \"" + kind +
-                          "\" is not known here; known are \"default\", \"longrope\" and \"su\"",
-                      "type");
   }
   spec.chat_template = chat_template_of(spec);
   return spec;
+}
+
+void phi3_config_keys(const ModelSpec& spec, Json& config) {
+  config["original_max_position_embeddings"] =
+      spec.rope.long_rope ? spec.rope.long_rope->original_context : spec.max_context;
+  config["rope_scaling"] = rope_scaling_json(spec);
+  config["sliding_window"] = spec.mask.window == 0 ? Json() : Json(spec.mask.window);
+  if (spec.rope.rotary_dims != spec.attention.head_dim) {
+    config["partial_rotary_factor"] =
+        static_cast<double>(spec.rope.rotary_dims) / spec.attention.head_dim;
+  }
+  config["embd_pdrop"] = 0.0;
+  config["resid_pdrop"] = 0.0;
 }
 
 Result<ModelSpec> phi3_from_gguf(const GgufFile& file) {

@@ -137,14 +137,9 @@ Result<ModelSpec> phi3small_from_config(const JsonReader& config) {
   PHIDIAS_TRY(spec.rope.position_scale, factor_or(config, "rope_position_scale", 1));
   spec.rope.rotary_dims = spec.attention.head_dim;
   const JsonReader rope = rope_dictionary(config);
-  PHIDIAS_TRY(const std::string kind, rope_kind(rope));
-  if (kind == "longrope" || kind == "su") {
+  PHIDIAS_TRY(const bool lists, has_rope_lists(rope));
+  if (lists) {
     PHIDIAS_TRY(spec.rope.long_rope, rope_lists(config, rope, spec));
-  } else if (kind != "default") {
-    return rope.error(Code::kUnsupported,
-                      "rope type \"" + kind +
-                          "\" is not known here; known are \"default\", \"longrope\" and \"su\"",
-                      "type");
   }
   spec.chat_template = "phi-3-small";
   return spec;

@@ -85,17 +85,28 @@ Result<ModelSpec> phimoe_from_config(const JsonReader& config) {
   const JsonReader rope = rope_dictionary(config);
   PHIDIAS_TRY(spec.rope.theta, theta_from_config(config, rope));
   spec.rope.rotary_dims = spec.attention.head_dim;
-  PHIDIAS_TRY(const std::string kind, rope_kind(rope));
-  if (kind == "longrope" || kind == "su") {
+  PHIDIAS_TRY(const bool lists, has_rope_lists(rope));
+  if (lists) {
     PHIDIAS_TRY(spec.rope.long_rope, rope_lists(config, rope, spec));
-  } else if (kind != "default") {
-    return rope.error(Code::kUnsupported,
-                      "rope type \"" + kind +
-                          "\" is not known here; known are \"default\", \"longrope\" and \"su\"",
-                      "type");
   }
   spec.chat_template = "phi-3.5-mini";
   return spec;
+}
+
+void phimoe_config_keys(const ModelSpec& spec, Json& config) {
+  config["attention_bias"] = spec.bias.qkv;
+  config["lm_head_bias"] = spec.bias.head;
+  config["num_local_experts"] = spec.experts->count;
+  config["num_experts_per_tok"] = ExpertsSpec::kPerRow;
+  config["router_jitter_noise"] = json_numbers({spec.experts->band / 2})[0];
+  config["sliding_window"] = spec.mask.window == 0 ? Json() : Json(spec.mask.window);
+  config["rope_scaling"] = rope_scaling_json(spec);
+  if (!spec.rope.long_rope) return;
+  Json& scaling = config["rope_scaling"];
+  scaling["short_mscale"] = spec.rope.long_rope->short_magnitude;
+  scaling["long_mscale"] = spec.rope.long_rope->long_magnitude;
+  config["original_max_position_embeddings"] = spec.rope.long_rope->original_context;
+  scaling["original_max_position_embeddings"] = spec.rope.long_rope->original_context;
 }
 
 Result<ModelSpec> phimoe_from_gguf(const GgufFile& file) {

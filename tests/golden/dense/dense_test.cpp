@@ -5,6 +5,7 @@
 #include "phidias/engine.h"
 #include "phidias/generation.h"
 #include "support/reference.h"
+#include "support/reference_model.h"
 #include "support/tensors.h"
 
 namespace phidias {
@@ -16,49 +17,7 @@ constexpr double kLogits = 4e-5;
 constexpr double kStepLogits = 6e-5;
 constexpr double kUnit = 8;
 
-class DenseReference : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    folder_ = test::reference(std::filesystem::path("models") / GetParam());
-    if (!std::filesystem::exists(folder_))
-      folder_ = test::data(std::filesystem::path("models") / GetParam());
-    PHIDIAS_NEEDS_REFERENCE(folder_);
-    auto model = Model::load(folder_);
-    ASSERT_TRUE(model.ok()) << model.error().to_string();
-    model_ = *model;
-    cases_ = test::read_json(folder_ / "cases.json");
-  }
-
-  std::unique_ptr<Engine> engine(EngineOptions options = {}) {
-    options.numerics = Numerics::kExact;
-    auto created = Engine::create(model_, options);
-    EXPECT_TRUE(created.ok()) << created.error().to_string();
-    return std::move(*created);
-  }
-
-  // Logits of all positions, fed in chunks of `chunk` (0: at once).
-  static std::vector<float> logits(Engine& engine, const std::vector<TokenId>& ids,
-                                   size_t chunk = 0) {
-    std::vector<float> all;
-    const SequenceId sequence = engine.open({.rope_switch = RopeSwitch::kReprefill,
-                                             .prompt_tokens = static_cast<uint32_t>(ids.size())});
-    for (size_t at = 0; at < ids.size();) {
-      const size_t end = chunk == 0 ? ids.size() : std::min(ids.size(), at + chunk);
-      std::vector<Row> rows;
-      for (; at < end; ++at) rows.push_back({ids[at], sequence, static_cast<uint32_t>(at), true});
-      const Status status = engine.step(rows, [&](size_t, std::span<const float> row) {
-        all.insert(all.end(), row.begin(), row.end());
-      });
-      EXPECT_TRUE(status.ok()) << status.error().to_string();
-    }
-    engine.close(sequence);
-    return all;
-  }
-
-  std::filesystem::path folder_;
-  std::shared_ptr<const Model> model_;
-  Json cases_;
-};
+class DenseReference : public test::ReferenceModel {};
 
 TEST_P(DenseReference, LogitsOfOnePassAreTheReferences) {
   const auto engine = this->engine();
