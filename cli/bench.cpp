@@ -1,17 +1,15 @@
 // phidias bench: speed, beside what the machine can do.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "common.h"
 #include "phidias/bench.h"
+#include "start_time.h"
 #include "terminal/progress_bar.h"
 #include "terminal/table.h"
 
@@ -35,62 +33,64 @@ struct BenchArguments {
   bool json = false;
 };
 
-// Wall seconds of this program from its start to the first token of a one-token prompt.
-Result<double> time_start(const std::string& file, const BenchArguments& arguments) {
-  std::vector<std::string> words = {
-      "phidias", "generate", "-m", file,        "--ids",
-      "1",       "-n",       "1",  "--weights", arguments.random.weights};
-  if (const size_t threads = arguments.options.engine.threads; threads != 0)
-    words.insert(words.end(), {"-t", std::to_string(threads)});
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  const auto start = std::chrono::steady_clock::now();
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  if (failed != 0 || ::waitpid(child, &status, 0) != child || status != 0) {
-    return Error{Code::kInternal, "a run of `phidias generate` to time the start failed", {}};
+// A file that goes away with this.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::filesystem::path path) : path_(std::move(path)) {}
+  ~TemporaryFile() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Writes weights that have no file to one, to start from. Empty where there is no room.
+Result<std::string> saved_for_starts(const Model& model) {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  const auto space = std::filesystem::space(folder, error);
+  const uint64_t needed = model.info().weight_bytes + (64U << 20);
+  if (error || space.available < needed) {
+    std::fprintf(stderr,
+                 "phidias bench: starting from a file is left out: %s has no room for %.1f GB\n",
+                 folder.c_str(), static_cast<double>(needed) / 1e9);
+    return std::string();
+  }
+  const auto file = folder / ("phidias-bench-" + std::to_string(::getpid()) + ".gguf");
+  const Status saved = save_random_model(model, file);
+  if (!saved.ok()) return saved.error();
+  return file.string();
 }
 
-// Asks the system to forget the file's pages; they are then read from the disk.
-void drop_from_cache(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(descriptor);
+BenchRow start_row(const char* metric, std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  BenchRow row;
+  row.metric = metric;
+  row.prompt = row.new_tokens = 1;
+  row.median = seconds[seconds.size() / 2];
+  row.min = seconds.front();
+  row.max = seconds.back();
+  return row;
 }
 
-Status measure_loads(const std::vector<std::string>& files, const std::string& path,
-                     const BenchArguments& arguments, BenchReport& report) {
-  const auto add = [&](const char* metric, std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    BenchRow row;
-    row.metric = metric;
-    row.prompt = row.new_tokens = 1;
-    row.median = values[values.size() / 2];
-    row.min = values.front();
-    row.max = values.back();
-    report.rows.push_back(std::move(row));
-  };
-  std::vector<double> cold, warm;
-  for (int rep = 0; rep < 3; ++rep) {
-    for (const std::string& file : files) drop_from_cache(file);
-    auto first = time_start(path, arguments);
-    if (!first.ok()) return std::move(first).error();
-    cold.push_back(*first);
-    auto second = time_start(path, arguments);
-    if (!second.ok()) return std::move(second).error();
-    warm.push_back(*second);
+Status add_starts(const std::string& path, const std::vector<std::string>& files,
+                  const BenchArguments& arguments, BenchReport& report) {
+  auto times =
+      measure_starts(path, files, arguments.random.weights, arguments.options.engine.threads);
+  if (!times.ok()) return std::move(times).error();
+  std::vector<BenchRow> rows;
+  if (times->cold.empty()) {
+    std::fputs("phidias bench: load_cold_s is left out: the system keeps the file in memory\n",
+               stderr);
+  } else {
+    rows.push_back(start_row("load_cold_s", times->cold));
   }
-  add("load_cold_s", cold);
-  add("load_warm_s", warm);
+  rows.push_back(start_row("load_warm_s", times->warm));
+  report.rows.insert(report.rows.begin(), rows.begin(), rows.end());
   return {};
 }
 
@@ -129,7 +129,7 @@ std::string machine_text(const MachineReading& before, const MachineReading& aft
 
 const char* format_of(const std::string& metric) {
   if (metric.ends_with("_bytes")) return "%.0f";
-  return metric.ends_with("_tok_s") ? "%.2f" : "%.4f";
+  return metric.ends_with("_tok_s") || metric.starts_with("load_") ? "%.2f" : "%.4f";
 }
 
 Status put(const BenchArguments& arguments, const std::string& text) {
@@ -262,12 +262,15 @@ Result<int> run(BenchArguments arguments) {
   std::string path;
   std::string shape = arguments.random.shape;
   std::string weights = arguments.random.weights;
+  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
   if (arguments.model.name.empty()) {
     arguments.random.threads = engine.threads;
+    bar.update("making random weights", 0, 0);
     auto made = random_model(arguments.random);
     if (!made.ok()) return std::move(made).error();
     model = std::move(*made);
     if (!arguments.save.empty()) {
+      bar.update("writing them", 0, 0);
       const Status saved = save_random_model(*model, arguments.save);
       if (!saved.ok()) return saved.error();
       path = arguments.save;
@@ -299,23 +302,33 @@ Result<int> run(BenchArguments arguments) {
         std::min(model->info().max_context, deepest + arguments.options.new_tokens + 1);
   }
   arguments.options.compare_with_exact = !arguments.no_exact;
-  ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
   arguments.options.progress = [&](std::string_view what, uint32_t done, uint32_t total) {
     bar.update(what, done, total);
     return !interrupted();
   };
   auto report = bench(model, arguments.options);
-  bar.finish();
   if (!report.ok()) {
+    bar.finish();
     if (report.error().code == Code::kCancelled) return kExitInterrupted;
     return std::move(report).error();
   }
-  if (!path.empty() && !arguments.no_load) {
-    const std::vector<std::string> files = model->info().files;
-    model = nullptr;
-    const Status measured = measure_loads(files, path, arguments, *report);
+  if (!arguments.no_load) {
+    bar.update("starting from the file", 0, 0);
+    std::vector<std::string> files = model->info().files;
+    std::string written;
+    if (path.empty()) {
+      auto saved = saved_for_starts(*model);
+      if (!saved.ok()) return std::move(saved).error();
+      path = written = *saved;
+      files = {path};
+      arguments.random.weights = "file";
+    }
+    const TemporaryFile removed(written);
+    model = nullptr;  // nothing may hold its pages
+    const Status measured = path.empty() ? Status() : add_starts(path, files, arguments, *report);
     if (!measured.ok()) return measured.error();
   }
+  bar.finish();
   return show(arguments, *report, shape, weights, file_bytes);
 }
 
@@ -352,18 +365,23 @@ std::function<Result<int>()> setup_bench(CLI::App& app) {
   app.add_option("--prompt", options.prompt_tokens, "Random ids of the prompt")
       ->capture_default_str();
   app.add_option("--new", options.new_tokens, "Tokens decoded after it")->capture_default_str();
-  app.add_option("--depth", options.depths,
-                 "Decode at so many positions of context; 0: after the prompt")
+  app.add_option(
+         "--depth", options.depths,
+         "Decode at so many positions of context, which are not run but made up; 0: after the "
+         "prompt")
       ->delimiter(',');
   app.add_option("--batch", options.batches,
-                 "Sequences that decode together, each after a prompt of its own of 128")
+                 "Sequences that decode together, each at 128 positions of its own")
       ->delimiter(',');
   app.add_option("--reps", options.repetitions, "Repetitions")->capture_default_str();
   app.add_option("--save", arguments->save,
                  "Write the random weights to this GGUF file and measure that");
-  app.add_flag("--no-load", arguments->no_load, "Leave out the times of starting from a file");
+  app.add_flag(
+      "--no-load", arguments->no_load,
+      "Leave out the times of starting from a file (without -m, one that is written for it)");
   app.add_flag("--no-exact", arguments->no_exact,
-               "Leave out the comparison of logits with exact numerics");
+               "Leave out the comparison of logits with exact numerics (of " +
+                   std::to_string(kComparedPositions) + " positions, since those are slow)");
   app.add_flag("--json", arguments->json, "One JSON object");
   app.add_option("-o,--output", arguments->output, "Write to this file, not standard output");
   return [arguments] { return run(*arguments); };

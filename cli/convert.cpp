@@ -24,22 +24,36 @@ struct ConvertArguments {
   bool json = false;
 };
 
-// Runs the text through the model as it is.
-Result<Importance> calibrate(const std::filesystem::path& path, const ConvertArguments& arguments) {
+struct TextForModel {
+  std::shared_ptr<const Model> model;
+  std::vector<TokenId> ids;
+};
+
+// The model as it is, and the text by its tokenizer.
+Result<TextForModel> read_text(const std::filesystem::path& path,
+                               const ConvertArguments& arguments) {
   auto model = Model::load(path, {.weights = "file", .threads = arguments.options.threads});
   if (!model.ok()) return std::move(model).error();
-  const uint32_t window = std::min(arguments.window, (*model)->info().max_context);
-  auto engine = Engine::create(
-      *model, {.threads = arguments.options.threads, .kv = {}, .context = window, .isa = {}});
-  if (!engine.ok()) return std::move(engine).error();
   InputOptions input;
   input.file = arguments.calibration;
   auto ids = input.read_ids((*model)->tokenizer().get());
   if (!ids.ok()) return std::move(ids).error();
-  ids->resize(std::min(ids->size(), window * arguments.windows));
+  ids->resize(std::min(ids->size(), arguments.window * arguments.windows));
+  return TextForModel{std::move(*model), std::move(*ids)};
+}
+
+// Runs the text through the model.
+Result<Importance> find_importance(const std::filesystem::path& path,
+                                   const ConvertArguments& arguments) {
+  auto text = read_text(path, arguments);
+  if (!text.ok()) return std::move(text).error();
+  const uint32_t window = std::min(arguments.window, text->model->info().max_context);
+  auto engine = Engine::create(
+      text->model, {.threads = arguments.options.threads, .kv = {}, .context = window, .isa = {}});
+  if (!engine.ok()) return std::move(engine).error();
   install_interrupt_handler();
   ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
-  return collect_importance(**engine, *ids,
+  return collect_importance(**engine, text->ids,
                             {.window = window, .progress = [&](size_t done, size_t total) {
                                bar.update("calibration", done, total);
                                return !interrupted();
@@ -61,14 +75,15 @@ Result<int> run(ConvertArguments arguments) {
   }
   auto path = arguments.model.find();
   if (!path.ok()) return std::move(path).error();
-  if (!arguments.importance.empty() || !arguments.calibration.empty()) {
-    auto importance = arguments.importance.empty() ? calibrate(*path, arguments)
-                                                   : load_importance(arguments.importance);
-    if (!importance.ok()) {
-      if (importance.error().code == Code::kCancelled) return kExitInterrupted;
-      return std::move(importance).error();
-    }
+  if (!arguments.importance.empty()) {
+    auto importance = load_importance(arguments.importance);
+    if (!importance.ok()) return std::move(importance).error();
     arguments.options.importance = std::make_shared<const Importance>(std::move(*importance));
+  }
+  if (!arguments.calibration.empty()) {
+    auto text = read_text(*path, arguments);
+    if (!text.ok()) return std::move(text).error();
+    arguments.options.calibration = {std::move(text->ids), arguments.window};
   }
   return run_conversion(arguments.output, arguments.json, [&](auto progress) {
     arguments.options.progress = std::move(progress);
@@ -109,7 +124,8 @@ std::function<Result<int>()> setup_quantize(CLI::App& app) {
       app.add_option("--imatrix", arguments->importance,
                      "An importance matrix (a GGUF file of `phidias imatrix` or llama.cpp)");
   app.add_option("--calibration", arguments->calibration,
-                 "A text that the model runs to see which inputs matter; - for standard input")
+                 "A text that the model runs first, so that errors are kept from where they matter "
+                 "and made up for where they can be; - for standard input")
       ->excludes(importance);
   app.add_option("--window", arguments->window, "Tokens of a window of that text")
       ->check(CLI::Range(2U, 1U << 20))
@@ -139,7 +155,7 @@ std::function<Result<int>()> setup_imatrix(CLI::App& app) {
   return [arguments]() -> Result<int> {
     auto path = arguments->model.find();
     if (!path.ok()) return std::move(path).error();
-    auto importance = calibrate(*path, *arguments);
+    auto importance = find_importance(*path, *arguments);
     if (!importance.ok()) {
       if (importance.error().code == Code::kCancelled) return kExitInterrupted;
       return std::move(importance).error();

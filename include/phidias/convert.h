@@ -14,6 +14,7 @@
 
 #include "phidias/importance.h"
 #include "phidias/status.h"
+#include "phidias/tokenizer.h"
 
 namespace phidias {
 
@@ -31,6 +32,14 @@ struct ConversionProgress {
   uint64_t total = 0;
 };
 
+// A text that the model runs before it is quantized. What enters each matrix then decides how it is
+// rounded: columns that matter more are kept more precisely, and later columns make up for the
+// errors of earlier ones, where they go together.
+struct CalibrationText {
+  std::vector<TokenId> ids;
+  uint32_t window = 512;  // tokens; windows do not overlap, a last partial one is dropped
+};
+
 struct ConvertOptions {
   std::string recipe = "file";
   size_t threads = 0;        // 0: the physical cores that this process may use
@@ -38,6 +47,9 @@ struct ConvertOptions {
   // Columns that matter more are written more precisely; in number formats that search for their
   // scales (Q4, Q4_K, Q5_K, Q6_K, ...). Null: all count the same.
   std::shared_ptr<const Importance> importance{};
+  // Empty: none. Takes some minutes and gigabytes with a model of billions of weights, and goes
+  // before `importance` where it knows a matrix's inputs.
+  CalibrationText calibration{};
   std::function<bool(const ConversionProgress&)> progress{};  // false cancels
 };
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "engine/stepper.h"
 #include "phidias/engine.h"
 
 namespace phidias {
@@ -21,7 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kBatchPrompt = 128;  // ids of each sequence's prompt where several decode
 constexpr uint32_t kBatchSteps = 32;
-constexpr uint32_t kCompared = 64;  // positions at the prompt's end that exact numerics repeat
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -60,11 +60,11 @@ void reset_peak_resident() {
 // What the machine must do for one row: bytes of weights and cache, and operations.
 class Limits {
  public:
-  Limits(const Model& model, const Engine& engine)
+  Limits(const Model& model, const BenchReport& report)
       : spec_(model.impl().spec),
-        weight_bytes_(static_cast<double>(model.info().bytes_per_token)),
-        cache_bytes_(static_cast<double>(engine.memory().cache_per_position)),
-        integer_(uses_integers(model, engine)) {
+        weight_bytes_(static_cast<double>(report.bytes_per_token)),
+        cache_bytes_(static_cast<double>(report.cache_bytes_per_position)),
+        integer_(report.numerics == Numerics::kFast && has_blocks(model)) {
     const double width = spec_.width;
     const double ffns = spec_.experts ? ExpertsSpec::kPerRow : 1;
     head_ops_ = 2 * width * spec_.vocab;
@@ -91,13 +91,12 @@ class Limits {
   }
 
  private:
-  static bool uses_integers(const Model& model, const Engine& engine) {
-    if (engine.options().numerics == Numerics::kExact) return false;
-    for (const auto& [type, bytes] : model.info().weight_types) {
-      // A format of single values is multiplied in floats.
-      if (format_row(*format_from_name(type)).block_values > 1) return true;
-    }
-    return false;
+  // A format of single values is multiplied in floats.
+  static bool has_blocks(const Model& model) {
+    const auto& types = model.info().weight_types;
+    return std::any_of(types.begin(), types.end(), [](const auto& type) {
+      return format_row(*format_from_name(type.first)).block_values > 1;
+    });
   }
 
   const ModelSpec& spec_;
@@ -107,152 +106,158 @@ class Limits {
   double bandwidth_ = 0, operations_ = 0;
 };
 
+// What a row is measured at.
+struct Setting {
+  uint32_t prompt = 1, new_tokens = 1, depth = 0, batch = 1;
+};
+
+BenchRow row_of(const char* metric, const Setting& setting, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  BenchRow row;
+  row.metric = metric;
+  row.prompt = setting.prompt;
+  row.new_tokens = setting.new_tokens;
+  row.depth = setting.depth;
+  row.batch = setting.batch;
+  row.median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  row.min = values.front();
+  row.max = values.back();
+  return row;
+}
+
+TokenId best(std::span<const float> logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// One setting, measured with an engine of its own, whose memory is given back behind it.
 class Bench {
  public:
-  Bench(Engine& engine, const BenchOptions& options, std::vector<TokenId> ids, uint32_t total)
-      : engine_(engine), options_(options), ids_(std::move(ids)), total_(total) {}
+  Bench(const BenchOptions& options, std::span<const TokenId> ids,
+        std::function<Status(const std::string&, uint32_t)> report)
+      : options_(options), ids_(ids), report_(std::move(report)) {}
 
   std::vector<BenchRow> rows;
 
   // Time to the first token, the prompt's rate, and the rate of the tokens after it.
-  Status prompt_and_decode() {
-    const uint32_t prompt = options_.prompt_tokens;
-    std::vector<double> first, decode;
+  Status prompt_and_decode(Engine& engine) {
+    const Setting setting{options_.prompt_tokens, options_.new_tokens, 0, 1};
+    std::vector<double> first, prefill, decode;
     for (uint32_t rep = 0; rep < options_.repetitions; ++rep) {
-      PHIDIAS_CHECK_OK(report("prompt", rep));
-      const SequenceId sequence = engine_.open({.prompt_tokens = prompt});
+      PHIDIAS_CHECK_OK(report_("prompt", rep));
+      const SequenceId sequence = engine.open({.prompt_tokens = setting.prompt});
       const auto start = Clock::now();
-      PHIDIAS_TRY(const TokenId token, feed(sequence, prompt));
+      PHIDIAS_TRY(std::vector<TokenId> next, run_prompt(engine, sequence));
       first.push_back(seconds_since(start));
-      PHIDIAS_CHECK_OK(report("decode", rep));
-      PHIDIAS_TRY(const double rate, decode_rate(sequence, token, options_.new_tokens));
+      prefill.push_back(setting.prompt / first.back());
+      PHIDIAS_CHECK_OK(report_("decode", rep));
+      PHIDIAS_TRY(const double rate, decode_rate(engine, {{sequence}}, next, setting.new_tokens));
       decode.push_back(rate);
-      engine_.close(sequence);
+      engine.close(sequence);
     }
-    std::vector<double> prefill;
-    for (const double seconds : first) prefill.push_back(prompt / seconds);
-    add("first_token_s", 0, 1, first);
-    add("prefill_tok_s", 0, 1, prefill);
-    add("decode_tok_s", 0, 1, decode);
+    rows.push_back(row_of("first_token_s", setting, first));
+    rows.push_back(row_of("prefill_tok_s", setting, prefill));
+    rows.push_back(row_of("decode_tok_s", setting, decode));
     return {};
   }
 
-  Status decode_at(uint32_t depth) {
-    const SequenceId sequence = engine_.open({.prompt_tokens = depth});
-    PHIDIAS_TRY(const TokenId token, feed(sequence, depth));
-    std::vector<double> rates;
-    for (uint32_t rep = 0; rep < options_.repetitions; ++rep) {
-      PHIDIAS_CHECK_OK(report("decode at depth " + std::to_string(depth), rep));
-      PHIDIAS_TRY(const double rate, decode_rate(sequence, token, options_.new_tokens));
-      rates.push_back(rate);
-      PHIDIAS_CHECK_OK(engine_.truncate(sequence, depth));
-    }
-    engine_.close(sequence);
-    add("decode_tok_s", depth, 1, rates);
-    return {};
+  Status decode_at(Engine& engine, uint32_t depth) {
+    const Setting setting{options_.prompt_tokens, options_.new_tokens, depth, 1};
+    return decode_from(engine, "decode_tok_s", "decode at depth " + std::to_string(depth), setting,
+                       depth);
   }
 
-  Status decode_together(uint32_t batch) {
-    const uint32_t prompt = std::min(options_.prompt_tokens, kBatchPrompt);
-    const uint32_t steps = std::min(options_.new_tokens, kBatchSteps);
-    std::vector<SequenceId> sequences;
-    std::vector<TokenId> tokens;
-    for (uint32_t s = 0; s < batch; ++s) {
-      sequences.push_back(engine_.open({.prompt_tokens = prompt}));
-      PHIDIAS_TRY(const TokenId token, feed(sequences.back(), prompt));
-      tokens.push_back(token);
-    }
-    std::vector<double> rates;
-    for (uint32_t rep = 0; rep < options_.repetitions; ++rep) {
-      PHIDIAS_CHECK_OK(report("batch of " + std::to_string(batch), rep));
-      std::vector<TokenId> next = tokens;
-      const auto start = Clock::now();
-      for (uint32_t step = 0; step < steps; ++step) {
-        std::vector<Row> rows_of_step;
-        for (uint32_t s = 0; s < batch; ++s)
-          rows_of_step.push_back({next[s], sequences[s], prompt + step, true});
-        PHIDIAS_CHECK_OK(engine_.step(rows_of_step, [&](size_t row, std::span<const float> logits) {
-          next[row] = best(logits);
-        }));
-      }
-      rates.push_back(batch * steps / seconds_since(start));
-      for (const SequenceId sequence : sequences)
-        PHIDIAS_CHECK_OK(engine_.truncate(sequence, prompt));
-    }
-    for (const SequenceId sequence : sequences) engine_.close(sequence);
-    add("batch_decode_tok_s", 0, batch, rates);
-    return {};
-  }
-
-  // Logits of the last positions of a prompt.
-  static Result<std::vector<float>> logits(Engine& engine, std::span<const TokenId> ids) {
-    const auto count = static_cast<uint32_t>(ids.size());
-    const SequenceId sequence = engine.open({.prompt_tokens = count});
-    std::vector<Row> rows_of_step;
-    for (uint32_t i = 0; i < count; ++i) rows_of_step.push_back({ids[i], sequence, i, true});
-    std::vector<float> all;
-    const Status status = engine.step(rows_of_step, [&](size_t, std::span<const float> row) {
-      all.insert(all.end(), row.begin(), row.end());
-    });
-    engine.close(sequence);
-    PHIDIAS_CHECK_OK(status);
-    return all;
-  }
-
-  Status report(const std::string& what, uint32_t rep) {
-    if (!options_.progress || options_.progress(what, done_ + rep, total_)) return {};
-    return Error{Code::kCancelled, "was interrupted", {}};
-  }
-  void advance() { done_ += options_.repetitions; }
-
-  void add(const char* metric, uint32_t depth, uint32_t batch, std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    BenchRow row;
-    row.metric = metric;
-    row.prompt = options_.prompt_tokens;
-    row.new_tokens = options_.new_tokens;
-    row.depth = depth;
-    row.batch = batch;
-    row.median = values.size() % 2 == 1
-                     ? values[values.size() / 2]
-                     : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
-    row.min = values.front();
-    row.max = values.back();
-    rows.push_back(std::move(row));
+  Status decode_together(Engine& engine, uint32_t batch) {
+    const Setting setting{std::min(options_.prompt_tokens, kBatchPrompt),
+                          std::min(options_.new_tokens, kBatchSteps), 0, batch};
+    return decode_from(engine, "batch_decode_tok_s", "batch of " + std::to_string(batch), setting,
+                       setting.prompt);
   }
 
  private:
-  static TokenId best(std::span<const float> logits) {
-    return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-
-  // Runs the first `count` ids into an empty sequence; the likeliest next token.
-  Result<TokenId> feed(SequenceId sequence, uint32_t count) {
+  // Runs the ids into an empty sequence; the likeliest next token.
+  Result<std::vector<TokenId>> run_prompt(Engine& engine, SequenceId sequence) {
     std::vector<Row> rows_of_step;
-    for (uint32_t i = 0; i < count; ++i)
-      rows_of_step.push_back({ids_[i % ids_.size()], sequence, i, i + 1 == count});
-    TokenId token = 0;
-    PHIDIAS_CHECK_OK(engine_.step(
-        rows_of_step, [&](size_t, std::span<const float> logits) { token = best(logits); }));
-    return token;
+    for (uint32_t i = 0; i < ids_.size(); ++i)
+      rows_of_step.push_back({ids_[i], sequence, i, i + 1 == ids_.size()});
+    std::vector<TokenId> next(1);
+    PHIDIAS_CHECK_OK(engine.step(
+        rows_of_step, [&](size_t, std::span<const float> logits) { next[0] = best(logits); }));
+    return next;
   }
 
-  Result<double> decode_rate(SequenceId sequence, TokenId token, uint32_t steps) {
-    const uint32_t begin = engine_.length(sequence);
+  // After positions that are there, whatever they hold.
+  Status decode_from(Engine& engine, const char* metric, const std::string& what,
+                     const Setting& setting, uint32_t positions) {
+    std::vector<SequenceId> sequences;
+    for (uint32_t s = 0; s < setting.batch; ++s) {
+      sequences.push_back(engine.open({.prompt_tokens = positions}));
+      PHIDIAS_CHECK_OK(engine.stepper().occupy(sequences.back(), positions));
+    }
+    std::vector<double> rates;
+    for (uint32_t rep = 0; rep < options_.repetitions; ++rep) {
+      PHIDIAS_CHECK_OK(report_(what, rep));
+      std::vector<TokenId> next(setting.batch);
+      for (uint32_t s = 0; s < setting.batch; ++s) next[s] = ids_[s % ids_.size()];
+      PHIDIAS_TRY(const double rate, decode_rate(engine, sequences, next, setting.new_tokens));
+      rates.push_back(rate);
+      for (const SequenceId sequence : sequences)
+        PHIDIAS_CHECK_OK(engine.truncate(sequence, positions));
+    }
+    rows.push_back(row_of(metric, setting, rates));
+    return {};
+  }
+
+  // Tokens a second, of all sequences; each is read before the next step.
+  static Result<double> decode_rate(Engine& engine, std::span<const SequenceId> sequences,
+                                    std::vector<TokenId>& next, uint32_t steps) {
+    const uint32_t begin = engine.length(sequences.front());
     const auto start = Clock::now();
     for (uint32_t step = 0; step < steps; ++step) {
-      const Row row{token, sequence, begin + step, true};
-      PHIDIAS_CHECK_OK(engine_.step(
-          {&row, 1}, [&](size_t, std::span<const float> logits) { token = best(logits); }));
+      std::vector<Row> rows_of_step;
+      for (size_t s = 0; s < sequences.size(); ++s)
+        rows_of_step.push_back({next[s], sequences[s], begin + step, true});
+      PHIDIAS_CHECK_OK(engine.step(rows_of_step, [&](size_t row, std::span<const float> logits) {
+        next[row] = best(logits);
+      }));
     }
-    return steps / seconds_since(start);
+    return static_cast<double>(sequences.size() * steps) / seconds_since(start);
   }
 
-  Engine& engine_;
   const BenchOptions& options_;
-  std::vector<TokenId> ids_;
-  uint32_t done_ = 0, total_ = 0;
+  std::span<const TokenId> ids_;
+  std::function<Status(const std::string&, uint32_t)> report_;
 };
+
+// Logits of all positions of a prompt.
+Result<std::vector<float>> logits_of(const std::shared_ptr<const Model>& model,
+                                     const EngineOptions& options, std::span<const TokenId> ids) {
+  PHIDIAS_TRY(const auto engine, Engine::create(model, options));
+  const auto count = static_cast<uint32_t>(ids.size());
+  const SequenceId sequence = engine->open({.prompt_tokens = count});
+  std::vector<Row> rows_of_step;
+  for (uint32_t i = 0; i < count; ++i) rows_of_step.push_back({ids[i], sequence, i, true});
+  std::vector<float> all;
+  PHIDIAS_CHECK_OK(engine->step(rows_of_step, [&](size_t, std::span<const float> row) {
+    all.insert(all.end(), row.begin(), row.end());
+  }));
+  return all;
+}
+
+Result<double> distance_from_exact(const std::shared_ptr<const Model>& model,
+                                   const EngineOptions& options, std::span<const TokenId> ids) {
+  EngineOptions exact_options = options;
+  exact_options.numerics = Numerics::kExact;
+  exact_options.kv.clear();
+  PHIDIAS_TRY(const auto fast, logits_of(model, options, ids));
+  PHIDIAS_TRY(const auto exact, logits_of(model, exact_options, ids));
+  double largest = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    largest =
+        std::max(largest, std::abs(static_cast<double>(exact[i]) - static_cast<double>(fast[i])));
+  }
+  return largest;
+}
 
 Status check(const BenchOptions& options, uint32_t context) {
   if (options.repetitions == 0 || options.prompt_tokens == 0 || options.new_tokens == 0) {
@@ -276,10 +281,7 @@ void set_limits(std::vector<BenchRow>& rows, const Limits& limits) {
       row.limit = row.prompt / limits.prefill(row.prompt);
       row.share_of_limit = row.limit / row.median;
     } else if (row.metric.ends_with("_tok_s")) {
-      const uint32_t before = row.depth > 0 ? row.depth
-                              : row.metric == "batch_decode_tok_s"
-                                  ? std::min(row.prompt, kBatchPrompt)
-                                  : row.prompt;
+      const uint32_t before = row.depth > 0 ? row.depth : row.prompt;
       row.limit = row.metric == "prefill_tok_s"
                       ? limits.prefill(row.prompt)
                       : limits.decode(before + row.new_tokens / 2, row.batch);
@@ -293,59 +295,70 @@ void set_limits(std::vector<BenchRow>& rows, const Limits& limits) {
 }  // namespace
 
 Result<BenchReport> bench(const std::shared_ptr<const Model>& model, const BenchOptions& options) {
-  PHIDIAS_TRY(const auto engine, Engine::create(model, options.engine));
-  PHIDIAS_CHECK_OK(check(options, engine->context()));
   BenchReport report;
-  report.cpu = cpu_name();
-  report.isa = engine->options().isa;
-  report.kv = engine->options().kv;
-  report.threads = engine->options().threads;
+  uint64_t cache_bytes = 0;
+  {
+    PHIDIAS_TRY(const auto engine, Engine::create(model, options.engine));
+    PHIDIAS_CHECK_OK(check(options, engine->context()));
+    report.cpu = cpu_name();
+    report.isa = engine->options().isa;
+    report.kv = engine->options().kv;
+    report.threads = engine->options().threads;
+    report.numerics = engine->options().numerics;
+    cache_bytes = engine->memory().cache_per_position;
+  }
   report.weight_bytes = model->info().weight_bytes;
   report.bytes_per_token = model->info().bytes_per_token;
-  report.cache_bytes_per_position = engine->memory().cache_per_position;
-
+  report.cache_bytes_per_position = cache_bytes;
   report.before = read_machine(report.threads, report.isa);
-  reset_peak_resident();
-  std::vector<TokenId> ids = random_ids(options.prompt_tokens, engine->vocab(), options.seed);
-  const std::vector<TokenId> compared(
-      ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(kCompared, std::ssize(ids)));
-  const size_t parts = options.depths.size() + options.batches.size();
-  Bench run(*engine, options, std::move(ids), static_cast<uint32_t>(parts) * options.repetitions);
-  uint64_t most_positions = 0;
+
+  const std::vector<TokenId> ids =
+      random_ids(options.prompt_tokens, model->info().vocab_size, options.seed);
+  const auto total =
+      static_cast<uint32_t>(options.depths.size() + options.batches.size()) * options.repetitions;
+  uint32_t done = 0;
+  Bench run(options, ids, [&](const std::string& what, uint32_t rep) -> Status {
+    if (!options.progress || options.progress(what, done + rep, total)) return {};
+    return Error{Code::kCancelled, "was interrupted", {}};
+  });
+  // Each setting is measured with an engine of its own, so that the peak of the memory is its own.
+  const auto measure = [&](uint64_t positions, const auto& part) -> Status {
+    reset_peak_resident();
+    PHIDIAS_TRY(const auto engine, Engine::create(model, options.engine));
+    PHIDIAS_CHECK_OK(part(*engine));
+    BenchRow peak = run.rows.back();
+    peak.metric = "peak_rss_bytes";
+    peak.median = peak.min = peak.max = static_cast<double>(peak_resident_bytes());
+    // What has to be held: weights and cache, and 200 MB for everything else.
+    peak.limit = static_cast<double>(report.weight_bytes + positions * cache_bytes) + 200e6;
+    run.rows.push_back(std::move(peak));
+    done += options.repetitions;
+    return {};
+  };
   for (const uint32_t depth : options.depths) {
-    PHIDIAS_CHECK_OK(depth == 0 ? run.prompt_and_decode() : run.decode_at(depth));
-    most_positions = std::max<uint64_t>(
-        most_positions, (depth == 0 ? options.prompt_tokens : depth) + options.new_tokens);
-    run.advance();
+    const uint64_t before = depth == 0 ? options.prompt_tokens : depth;
+    PHIDIAS_CHECK_OK(measure(before + options.new_tokens, [&](Engine& engine) {
+      return depth == 0 ? run.prompt_and_decode(engine) : run.decode_at(engine, depth);
+    }));
   }
   for (const uint32_t batch : options.batches) {
-    if (batch > 1) PHIDIAS_CHECK_OK(run.decode_together(batch));
-    most_positions =
-        std::max<uint64_t>(most_positions, uint64_t{batch} * (kBatchPrompt + kBatchSteps));
-    run.advance();
+    if (batch == 1) {
+      done += options.repetitions;  // the runs at a depth are of one sequence
+      continue;
+    }
+    PHIDIAS_CHECK_OK(measure(uint64_t{batch} * (kBatchPrompt + kBatchSteps),
+                             [&](Engine& engine) { return run.decode_together(engine, batch); }));
   }
-  // What has to be held: weights and cache, and 200 MB for everything else.
-  run.add("peak_rss_bytes", 0, 1, {static_cast<double>(peak_resident_bytes())});
-  run.rows.back().limit =
-      static_cast<double>(report.weight_bytes + most_positions * report.cache_bytes_per_position) +
-      200e6;
   report.after = read_machine(report.threads, report.isa);
 
-  if (options.compare_with_exact && engine->options().numerics == Numerics::kFast) {
-    PHIDIAS_TRY(const auto fast, Bench::logits(*engine, compared));
-    EngineOptions exact_options = options.engine;
-    exact_options.numerics = Numerics::kExact;
-    exact_options.kv.clear();
-    PHIDIAS_TRY(const auto exact_engine, Engine::create(model, exact_options));
-    PHIDIAS_TRY(const auto exact, Bench::logits(*exact_engine, compared));
-    double largest = 0;
-    for (size_t i = 0; i < exact.size(); ++i) {
-      largest =
-          std::max(largest, std::abs(static_cast<double>(exact[i]) - static_cast<double>(fast[i])));
-    }
-    run.add("max_abs_diff", 0, 1, {largest});
+  if (options.compare_with_exact && report.numerics == Numerics::kFast) {
+    if (options.progress) options.progress("comparing with exact numerics", total, total);
+    const size_t compared = std::min<size_t>(kComparedPositions, ids.size());
+    PHIDIAS_TRY(const double distance,
+                distance_from_exact(model, options.engine, std::span(ids).first(compared)));
+    run.rows.push_back(row_of("max_abs_diff", {static_cast<uint32_t>(compared), 0}, {distance}));
   }
-  Limits limits(*model, *engine);
+  Limits limits(*model, report);
   limits.read(report.before, report.after);
   set_limits(run.rows, limits);
   report.rows = std::move(run.rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/calibration.h"
 #include "api/convert_plan.h"
 #include "api/gguf_metadata.h"
 #include "api/model_files.h"
@@ -127,10 +128,14 @@ Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
   for (const PlannedTensor& tensor : plan)
     header.add_tensor(tensor.name, tensor.format, tensor.shape);
 
+  std::unique_ptr<Calibration> calibration;
+  if (!options.calibration.ids.empty()) {
+    PHIDIAS_TRY(calibration, Calibration::create(model, options.calibration, options.threads));
+  }
   ThreadPool threads(options.threads == 0 ? usable_cores() : options.threads);
   PHIDIAS_TRY(GgufWriter writer, GgufWriter::create(file, header));
   PHIDIAS_CHECK_OK(
-      write_plan(plan, threads, options.importance.get(), options.progress,
+      write_plan(plan, threads, options.importance.get(), calibration.get(), options.progress,
                  [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
   PHIDIAS_CHECK_OK(writer.commit());
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <new>
 
+#include "api/calibration.h"
 #include "base/mapped_file.h"
 #include "base/memory.h"
 #include "base/try.h"
@@ -319,6 +320,7 @@ void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers) {
 }
 
 Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
+                  Calibration* calibration,
                   const std::function<bool(const ConversionProgress&)>& progress,
                   const std::function<Status(std::span<const std::byte>)>& sink) {
   ConversionProgress state;
@@ -332,6 +334,7 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
   AlignedBuffer<std::byte> piece;
   AlignedBuffer<float> decoded;
   std::vector<float> column_weights;
+  std::vector<ErrorFeedback::Workspace> workspaces(threads.threads());
   for (const PlannedTensor& tensor : plan) {
     state.tensor = tensor.name;
     const Matrix& source = tensor.rows;
@@ -344,30 +347,46 @@ Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Import
       }
     } else {
       PHIDIAS_TRY(column_weights, weights_of_columns(importance, tensor));
-      const size_t piece_tiles = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, tile_bytes));
-      const size_t piece_rows = piece_tiles * target.tile_rows;
+      const ErrorFeedback* feedback = nullptr;
+      if (calibration != nullptr && target.block_values > 1) {
+        const auto running = [&](size_t, size_t) { return !progress || progress(state); };
+        PHIDIAS_TRY(feedback, calibration->feedback_for(tensor, target.block_values, running));
+      }
+      const size_t group = feedback == nullptr ? target.tile_rows : ErrorFeedback::kRows;
+      const size_t piece_rows = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, tile_bytes) *
+                                                        target.tile_rows / group) *
+                                group;
       try {
-        piece.ensure(piece_tiles * tile_bytes);
-        decoded.ensure(threads.threads() * target.tile_rows * source.cols);
+        piece.ensure(target.matrix_bytes(piece_rows, source.cols));
+        decoded.ensure(threads.threads() * group * source.cols);
+        for (auto& workspace : workspaces) {
+          if (feedback != nullptr) workspace.reserve(source.cols, target.block_values);
+        }
       } catch (const std::bad_alloc&) {
         return Error{
             Code::kOutOfMemory, "no memory for rows of this length", {{}, {}, tensor.name}};
       }
       for (size_t first = 0; first < source.rows; first += piece_rows) {
         const size_t count = std::min(piece_rows, source.rows - first);
-        threads.run(count, target.tile_rows, [&](size_t begin, size_t end, size_t thread) {
-          float* values = decoded.data() + thread * target.tile_rows * source.cols;
-          for (size_t row = begin; row < end; row += target.tile_rows) {
-            const size_t rows = std::min<size_t>(target.tile_rows, end - row);
+        threads.run(count, group, [&](size_t begin, size_t end, size_t thread) {
+          float* values = decoded.data() + thread * group * source.cols;
+          for (size_t row = begin; row < end; row += group) {
+            const size_t rows = std::min(group, end - row);
             for (size_t i = 0; i < rows; ++i) {
               const size_t from = tensor.interleaved_head == 0
                                       ? first + row + i
                                       : interleaved_row(first + row + i, tensor.interleaved_head);
               decode_row(source, from, values + i * source.cols);
             }
-            target.encode_tile(values, rows,
-                               column_weights.empty() ? nullptr : column_weights.data(),
-                               piece.data() + row / target.tile_rows * tile_bytes, source.cols);
+            std::byte* tiles = piece.data() + row / target.tile_rows * tile_bytes;
+            if (feedback != nullptr) {
+              feedback->encode(values, rows, target, tiles, calibration->algebra(),
+                               workspaces[thread], thread);
+            } else {
+              target.encode_tile(values, rows,
+                                 column_weights.empty() ? nullptr : column_weights.data(), tiles,
+                                 source.cols);
+            }
           }
         });
         PHIDIAS_CHECK_OK(give({piece.data(), target.matrix_bytes(count, source.cols)}));

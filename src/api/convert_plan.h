@@ -20,6 +20,8 @@
 
 namespace phidias {
 
+class Calibration;
+
 struct PlannedTensor {
   std::string name;
   std::vector<uint64_t> shape;  // outermost first
@@ -57,7 +59,9 @@ void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers);
 //   importance   weighs the columns of matrices that it names; may be null
 // Errors: the sink's; kInvalidArgument for an importance of another model; kCancelled;
 // kOutOfMemory.
+//   calibration  knows what enters the matrices; may be null
 Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
+                  Calibration* calibration,
                   const std::function<bool(const ConversionProgress&)>& progress,
                   const std::function<Status(std::span<const std::byte>)>& sink);
 

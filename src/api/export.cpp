@@ -137,7 +137,7 @@ Status write_weights(const NewFolder& folder, const ConversionPlan& plan,
       return !options.progress || options.progress({at.tensor, before + at.done, total});
     };
     PHIDIAS_CHECK_OK(
-        write_plan(part, threads, nullptr, progress,
+        write_plan(part, threads, nullptr, nullptr, progress,
                    [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
     PHIDIAS_CHECK_OK(writer.commit());
     before += size;

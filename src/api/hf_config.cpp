@@ -20,6 +20,14 @@ Result<std::string> config_with_type(const std::string& config_json, const std::
     return Error{Code::kCorrupt, "must be a JSON object", {"config.json", {}, {}}};
   // Newer files call it dtype.
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(type);
+  // The old name of the same rotation, which newer versions of transformers refuse.
+  if (const auto scaling = config.find("rope_scaling");
+      scaling != config.end() && scaling->is_object()) {
+    for (const char* key : {"type", "rope_type"}) {
+      if (const auto name = scaling->find(key); name != scaling->end() && *name == "su")
+        *name = "longrope";
+    }
+  }
   return dump_json(config, 2) + "\n";
 }
 

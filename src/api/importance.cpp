@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "api/calibration.h"
 #include "api/convert_plan.h"
 #include "api/engine_impl.h"
 #include "api/model_impl.h"
@@ -16,28 +17,6 @@ namespace {
 
 constexpr std::string_view kSums = ".in_sum2";
 constexpr std::string_view kCounts = ".counts";
-
-// What enters the matrices of a role.
-std::optional<Site> input_site(TensorRole role) {
-  switch (role) {
-    case TensorRole::kQkv:
-    case TensorRole::kQueryKey:
-    case TensorRole::kValue:
-      return Site::kAttentionNormOutput;
-    case TensorRole::kAttentionOutput:
-      return Site::kAttentionPremix;
-    case TensorRole::kGateUp:
-      return Site::kMlpInput;
-    case TensorRole::kDown:
-      return Site::kMlpNeurons;
-    case TensorRole::kHead:
-      return Site::kFinalNormOutput;
-    case TensorRole::kEmbedding:
-    case TensorRole::kOther:
-      break;
-  }
-  return std::nullopt;
-}
 
 // Sums of squares of every column that passes a site.
 class SquareSums final : public RunTaps {

@@ -44,9 +44,9 @@ Status save_random_model(const Model& model, const std::filesystem::path& file) 
     header.add_tensor(tensor.name, tensor.format, tensor.shape);
   ThreadPool threads(usable_cores());
   PHIDIAS_TRY(GgufWriter writer, GgufWriter::create(file, header));
-  PHIDIAS_CHECK_OK(write_plan(all, threads, nullptr, {}, [&](std::span<const std::byte> bytes) {
-    return writer.write(bytes);
-  }));
+  PHIDIAS_CHECK_OK(
+      write_plan(all, threads, nullptr, nullptr, {},
+                 [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
   return writer.commit();
 }
 

@@ -1,6 +1,7 @@
 #include "engine/stepper.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/try.h"
@@ -83,6 +84,26 @@ Status Stepper::truncate(SequenceId sequence, uint32_t length) {
   PHIDIAS_CHECK_OK(cache_.own_last(at->second.pages, length));
   cache_.shrink(at->second.pages, length);
   at->second.tokens.resize(length);
+  return {};
+}
+
+Status Stepper::occupy(SequenceId id, uint32_t length) {
+  // A small positive number as f16, bf16 and f32, and as the scale of eight bits.
+  constexpr int kByte = 0x2B;
+  const auto at = sequences_.find(id);
+  if (at == sequences_.end() || !at->second.tokens.empty())
+    return Error{Code::kInvalidArgument, "only an empty sequence can be occupied", {}};
+  if (length >= options_.context) {
+    return Error{Code::kCapacityExceeded,
+                 std::to_string(length) + " positions leave no room in the context of " +
+                     std::to_string(options_.context),
+                 {}};
+  }
+  Sequence& sequence = at->second;
+  PHIDIAS_CHECK_OK(cache_.grow(sequence.pages, length));
+  for (const auto& page : sequence.pages) std::memset(page.get(), kByte, layout_.page_bytes());
+  sequence.tokens.assign(length, 0);
+  sequence.factors = factors_at(sequence, length);
   return {};
 }
 

@@ -54,6 +54,9 @@ class Stepper {
   }
   Status truncate(SequenceId sequence, uint32_t length);
   Status step(std::span<const Row> rows, const LogitsSink& sink);
+  // Makes an empty sequence `length` positions long without running any: its keys and values are
+  // small numbers without a meaning. For measurements. Errors: as step().
+  Status occupy(SequenceId sequence, uint32_t length);
 
   const ModelSpec& spec() const { return *spec_; }
   const StepperOptions& options() const { return options_; }

@@ -93,9 +93,10 @@ TEST(Bench, EveryMetricIsReportedWithItsLimit) {
     EXPECT_NE(at, report->rows.end()) << metric;
     return at == report->rows.end() ? BenchRow{} : *at;
   };
-  for (const BenchRow& row : {find("first_token_s", 0, 1), find("prefill_tok_s", 0, 1),
-                              find("decode_tok_s", 0, 1), find("decode_tok_s", 16, 1),
-                              find("batch_decode_tok_s", 0, 3), find("peak_rss_bytes", 0, 1)}) {
+  for (const BenchRow& row :
+       {find("first_token_s", 0, 1), find("prefill_tok_s", 0, 1), find("decode_tok_s", 0, 1),
+        find("decode_tok_s", 16, 1), find("batch_decode_tok_s", 0, 3), find("peak_rss_bytes", 0, 1),
+        find("peak_rss_bytes", 16, 1), find("peak_rss_bytes", 0, 3)}) {
     EXPECT_GT(row.median, 0) << row.metric;
     EXPECT_LE(row.min, row.median) << row.metric;
     EXPECT_GE(row.max, row.median) << row.metric;
