@@ -22,6 +22,9 @@ struct CollectArguments {
   std::vector<std::string> edits;
   std::string dtype = "bf16";
   uint64_t shard_tokens = 65536;
+  bool loss = false;
+  uint64_t shuffle_tokens = 0;
+  uint64_t shuffle_seed = 0;
   std::string output;
   bool resume = false;
 };
@@ -76,6 +79,9 @@ Result<int> run(const CollectArguments& arguments) {
   options.edits = std::move(*edits);
   options.dtype = arguments.dtype;
   options.shard_tokens = arguments.shard_tokens;
+  options.loss = arguments.loss;
+  options.shuffle_tokens = arguments.shuffle_tokens;
+  options.shuffle_seed = arguments.shuffle_seed;
   options.resume = arguments.resume;
   uint64_t tokens = 0;
   for (const auto& sequence : *sequences) tokens += sequence.size();
@@ -122,11 +128,16 @@ std::function<Result<int>()> setup_collect(CLI::App& app) {
       ->required()
       ->allow_extra_args(false);
   declare_edits(app, arguments->edits);
-  app.add_option("--dtype", arguments->dtype, "f32, bf16 or f16")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+  app.add_option("--dtype", arguments->dtype, "f32, bf16, f16, or i8 with a scale for each token")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "i8"}))
       ->capture_default_str();
   app.add_option("--shard-tokens", arguments->shard_tokens, "Tokens of a shard")
       ->capture_default_str();
+  app.add_flag("--loss", arguments->loss,
+               "Also keep each token's negative log-probability, given those before it");
+  app.add_option("--shuffle", arguments->shuffle_tokens,
+                 "Mix so many tokens at a time, across texts, before they are written");
+  app.add_option("--seed", arguments->shuffle_seed, "Of the shuffle")->capture_default_str();
   app.add_option("-o,--out", arguments->output, "The folder to write")->required();
   app.add_flag("--resume", arguments->resume, "Go on with a folder that is not complete");
   return [arguments] { return run(*arguments); };

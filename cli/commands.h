@@ -5,6 +5,8 @@
 
 namespace phidias::cli {
 
+std::function<Result<int>()> setup_ablate(CLI::App& app);
+std::function<Result<int>()> setup_attrib(CLI::App& app);
 std::function<Result<int>()> setup_bench(CLI::App& app);
 std::function<Result<int>()> setup_chat(CLI::App& app);
 std::function<Result<int>()> setup_collect(CLI::App& app);

@@ -48,13 +48,16 @@ std::string visible_token(std::string_view text) {
 }
 
 std::string heat_style(double share) {
-  const double s = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0.0;
-  const auto channel = [s](double end) {
-    return static_cast<int>(std::lround(255 + s * (end - 255)));
+  const double s = std::isfinite(share) ? std::clamp(share, -1.0, 1.0) : 0.0;
+  const int blue[3] = {24, 78, 160};
+  const int red[3] = {176, 36, 44};
+  const auto channel = [&](size_t i) {
+    const double end = s < 0 ? red[i] : blue[i];
+    return static_cast<int>(std::lround(255 + std::abs(s) * (end - 255)));
   };
   char style[96];
-  std::snprintf(style, sizeof style, "background:#%02x%02x%02x;color:%s", channel(24), channel(78),
-                channel(160), s > 0.5 ? "#fff" : "#111");
+  std::snprintf(style, sizeof style, "background:#%02x%02x%02x;color:%s", channel(0), channel(1),
+                channel(2), std::abs(s) > 0.5 ? "#fff" : "#111");
   return style;
 }
 

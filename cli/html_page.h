@@ -13,7 +13,8 @@ namespace phidias::cli {
 std::string html_escaped(std::string_view text);
 // White spaces and line ends as signs that can be seen.
 std::string visible_token(std::string_view text);
-// A background between white (0) and blue (1), with a colour of text that can be read on it.
+// A background between red (-1), white (0) and blue (1), with a colour of text that can be read on
+// it.
 std::string heat_style(double share);
 // A square matrix [size, size] as a picture: rows downwards, darker is more. Entries are 0 to 1.
 //   tip(row, column)   of each visible entry, is the caller's: row and column names

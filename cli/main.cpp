@@ -28,6 +28,8 @@ constexpr Command kCommands[] = {
     {"trace", "Named values of a run, kept and changed", setup_trace},
     {"lens", "What each layer would predict at each position", setup_lens},
     {"patch", "Which layers and positions carry a difference between two texts", setup_patch},
+    {"ablate", "What a text loses without a layer, a head or a position", setup_ablate},
+    {"attrib", "How much each value matters to a metric, out of gradients", setup_attrib},
     {"heads", "What the attention heads look at", setup_heads},
     {"vector", "A control vector from pairs of contrasting texts", setup_vector},
     {"collect", "Values of many texts, to a folder of shards", setup_collect},

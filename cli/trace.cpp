@@ -5,6 +5,7 @@
 #include "common.h"
 #include "edit_option.h"
 #include "images.h"
+#include "metric_option.h"
 #include "phidias/tensors.h"
 
 namespace phidias::cli {
@@ -51,12 +52,10 @@ Result<Metric> metric_of(const TraceArguments& arguments, const Model& model) {
   if (arguments.metric.empty()) {
     return Error{
         Code::kInvalidArgument,
-        "gradients need a metric; give --metric FILE.json, such as {\"logit_diff\": [11, 22]}",
+        "gradients need a metric; give --metric, such as 'logit_diff(11,22)' or a file of JSON",
         {{}, {}, "--grad"}};
   }
-  auto text = read_input(arguments.metric);
-  if (!text.ok()) return std::move(text).error();
-  return metric_from_json(*text, model, arguments.metric);
+  return read_metric(arguments.metric, model);
 }
 
 void print_plan(const TracePlan& plan) {
@@ -167,10 +166,7 @@ std::function<Result<int>()> setup_trace(CLI::App& app) {
                  "A value whose gradient of the metric is written as grad.<value>; all: of every "
                  "value that has one. Repeatable")
       ->allow_extra_args(false);
-  app.add_option(
-      "--metric", arguments->metric,
-      "A JSON file: {\"logit_diff\": [A, B], \"at\": \"last\"}, logit, log_prob, kl or dot, "
-      "or a list of them; tokens by id or text");
+  declare_metric(app, arguments->metric);
   declare_edits(app, arguments->edits);
   app.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
       ->capture_default_str()

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "phidias/edits.h"
@@ -17,9 +18,10 @@
 
 namespace phidias {
 
-// One thread at a time; the engine may be used by others between the calls. Each call runs the text
-// from its start, with what was written at earlier stops put in again: a pass always gives the same
-// bits, so it is as if it had waited.
+// One thread at a time; the engine may be used by others between the calls. A call goes on from the
+// beginning of the layer that the run stands in, with what was written there put in again: a pass
+// always gives the same bits, so it is as if it had waited. A function among the edits may see the
+// positions of that layer twice.
 class Live {
  public:
   Live(Engine& engine, std::vector<TokenId> ids, const Edits& edits = {});
@@ -32,17 +34,21 @@ class Live {
   // lives as long as this object. Errors: kInvalidArgument for a value that the pass has gone by,
   // both named, or that cannot be written; those of Trace.
   Result<View> run_until(const ValueRef& value);
-  // Runs to the end and keeps what is asked for. Errors: those of Trace.
+  // Runs to the last value that is asked for, and keeps them. Where one lies before the stop, the
+  // text is run from its start. Errors: those of Trace.
   Result<Traced> finish(std::vector<Read> reads = {});
 
  private:
   struct Stop;
   Edits replayed() const;
+  Result<Traced> run(std::span<const Read> reads, const Edits& edits, size_t first_layer);
 
   Engine* engine_;
   std::vector<TokenId> ids_;
   Edits edits_;
   std::vector<std::shared_ptr<Stop>> stops_;
+  size_t layer_ = 0;           // that the run stands in; behind the last one at the end
+  std::vector<float> stream_;  // [positions, hidden_size]: what enters it; of the first, nothing
 };
 
 }  // namespace phidias

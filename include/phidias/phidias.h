@@ -33,4 +33,5 @@
 #include "phidias/tokenizer.h"
 #include "phidias/trace.h"
 #include "phidias/values.h"
+#include "phidias/variations.h"
 #include "phidias/version.h"

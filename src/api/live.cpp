@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "api/model_impl.h"
+#include "api/tapped_sequence.h"
 #include "base/try.h"
-#include "engine/stepper.h"
-#include "trace/edit_program.h"
+#include "trace/sequence_trace.h"
 #include "trace/value_table.h"
 
 namespace phidias {
@@ -65,6 +66,32 @@ Edits Live::replayed() const {
   return edits;
 }
 
+Result<Traced> Live::run(std::span<const Read> reads, const Edits& edits, size_t first_layer) {
+  if (ids_.empty()) return Error{Code::kInvalidArgument, "the text has no tokens", {}};
+  Stepper& stepper = engine_->stepper();
+  const Model::Impl& model = engine_->model().impl();
+  PHIDIAS_TRY(SequenceTrace taps, SequenceTrace::compile({.reads = reads,
+                                                          .edits = &edits,
+                                                          .prompt = ids_,
+                                                          .rows = ids_.size(),
+                                                          .step_rows = stepper.options().step_rows,
+                                                          .max_bytes = TraceOptions().max_bytes},
+                                                         {&model.spec, &model.weights,
+                                                          &stepper.rope(), stepper.options().kv}));
+  PHIDIAS_CHECK_OK(taps.allocate());
+  const TappedSequence sequence(
+      stepper, {.prompt_tokens = static_cast<uint32_t>(ids_.size()), .images = {}}, &taps);
+  std::vector<Row> rows;
+  std::vector<const float*> streams;
+  for (size_t at = 0; at < ids_.size(); ++at) {
+    rows.push_back({taps.fed(at, ids_[at]), sequence.id(), static_cast<uint32_t>(at), false});
+    if (first_layer > 0) streams.push_back(stream_.data() + at * model.spec.width);
+  }
+  PHIDIAS_CHECK_OK(
+      stepper.step(rows, {}, {.first = first_layer, .end = taps.end_layer(), .streams = streams}));
+  return std::move(taps).take(ids_.size());
+}
+
 Result<View> Live::run_until(const ValueRef& value) {
   const ModelSpec& spec = engine_->stepper().spec();
   PHIDIAS_TRY(const auto layers, resolve_layers(value, spec));
@@ -96,24 +123,41 @@ Result<View> Live::run_until(const ValueRef& value) {
   stop->entries.resize(stride, 0.0F);
   view.data = stop->entries.data();
 
-  Trace trace(*engine_, ids_);
-  trace.edit(replayed());
-  trace.edit(on_live(value, [stop](const View& there, const Where& where) {
+  Edits edits = replayed();
+  edits += on_live(value, [stop](const View& there, const Where& where) {
     each_entry(there, stop->view, where.position, [](float& live, float& ours) { ours = live; });
-  }));
-  Read logits;  // values from the final norm on are computed for whom they are asked
-  logits.value = kValues.logits.channels({0}).ref();
-  if (stop->moment.first == spec.layers) trace.read(logits);
-  PHIDIAS_CHECK_OK(trace.run());
+  });
+  // What enters the layer that the run stops in, to go on from there.
+  const size_t layer = stop->moment.first;
+  std::vector<Read> reads(1);
+  if (layer == spec.layers) {
+    reads.front().value = kValues.layers[-1].layer_output.ref();
+    // Values from the final norm on are computed for whom they are asked.
+    reads.emplace_back().value = kValues.logits.channels({0}).ref();
+  } else {
+    reads.front().value = kValues.layers[static_cast<int32_t>(layer)].layer_input.ref();
+    reads.front().moment = Read::Moment::kBefore;
+  }
+  // At the end itself nothing of the layers is run any more.
+  if (layer_ == spec.layers) reads.erase(reads.begin());
+  PHIDIAS_TRY(Traced traced, run(reads, edits, layer_));
+  if (layer_ < spec.layers) {
+    stream_ = std::move(traced.entries.front().tensor.floats);
+    layer_ = layer;
+  }
   stops_.push_back(std::move(stop));
   return stops_.back()->view;
 }
 
 Result<Traced> Live::finish(std::vector<Read> reads) {
-  Trace trace(*engine_, ids_);
-  for (Read& read : reads) trace.read(std::move(read));
-  trace.edit(replayed());
-  return trace.run();
+  const ModelSpec& spec = engine_->stepper().spec();
+  size_t first = layer_;
+  for (const Read& read : reads) {
+    PHIDIAS_TRY(const auto layers, resolve_layers(read.value, spec));
+    const size_t layer = moment_of(read.value.id, layers.front(), spec.layers).first;
+    if (source_of(read.value.id).extract != Extract::kPass) first = layer < first ? 0 : first;
+  }
+  return run(reads, replayed(), first);
 }
 
 }  // namespace phidias

@@ -4,6 +4,7 @@
 
 #include "api/engine_impl.h"
 #include "api/model_impl.h"
+#include "api/tapped_sequence.h"
 #include "base/try.h"
 #include "gradient/objective_taps.h"
 #include "trace/gradient_trace.h"
@@ -16,23 +17,6 @@ namespace {
 bool joins_all(const ValueInfo& info) {
   return info.standard || info.id == ValueId::kQkvOutput || info.id == ValueId::kGateUpOutput;
 }
-
-// Open for the time of a run, and looked into.
-class TappedSequence {
- public:
-  TappedSequence(Stepper& stepper, const SequenceOptions& options, RunTaps* taps)
-      : stepper_(stepper), id_(stepper.open(options)) {
-    stepper_.attach(id_, taps);
-  }
-  ~TappedSequence() { stepper_.close(id_); }
-  TappedSequence(const TappedSequence&) = delete;
-  TappedSequence& operator=(const TappedSequence&) = delete;
-  SequenceId id() const { return id_; }
-
- private:
-  Stepper& stepper_;
-  SequenceId id_;
-};
 
 }  // namespace
 
@@ -207,6 +191,9 @@ Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
     else
       tokens.push_back(static_cast<TokenId>(best));
   };
+  // Without an answer nothing behind the last value is run.
+  StepLayers layers;
+  if (attached == &taps && generate == 0) layers.end = taps.end_layer();
   const size_t chunk = options_.chunk == 0 ? ids_.size() : options_.chunk;
   std::vector<Row> rows;
   for (uint32_t at = 0; at < ids_.size();) {
@@ -215,7 +202,7 @@ Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
       const bool last = at + 1 == ids_.size();
       rows.push_back({taps.fed(at, ids_[at]), sequence.id(), at, last && generate > 0});
     }
-    PHIDIAS_CHECK_OK(stepper.step(rows, choose));
+    PHIDIAS_CHECK_OK(stepper.step(rows, choose, layers));
   }
   while (failed.ok() && tokens.size() < generate) {
     const auto position = static_cast<uint32_t>(ids_.size() + tokens.size() - 1);

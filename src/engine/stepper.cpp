@@ -47,12 +47,16 @@ SequenceId Stepper::open(const SequenceOptions& options) {
 
 void Stepper::close(SequenceId sequence) { sequences_.erase(sequence); }
 
-Result<SequenceId> Stepper::fork(SequenceId sequence) {
+Result<SequenceId> Stepper::fork(SequenceId sequence) { return fork(sequence, length(sequence)); }
+
+Result<SequenceId> Stepper::fork(SequenceId sequence, uint32_t length) {
   const auto at = sequences_.find(sequence);
   if (at == sequences_.end())
     return Error{Code::kInvalidArgument, "there is no sequence " + std::to_string(sequence), {}};
   Sequence copy = at->second;
   copy.taps = nullptr;
+  copy.tokens.resize(std::min<size_t>(length, copy.tokens.size()));
+  cache_.shrink(copy.pages, copy.tokens.size());
   PHIDIAS_CHECK_OK(cache_.own_last(copy.pages, copy.tokens.size()));
   const SequenceId id = next_id_++;
   sequences_.emplace(id, std::move(copy));
@@ -114,15 +118,15 @@ RotaryFactors Stepper::factors_at(const Sequence& sequence, size_t length) const
                             std::max<size_t>(length, sequence.options.prompt_tokens));
 }
 
-Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink) {
+Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink, const StepLayers& layers) {
   if (rows.empty()) return {};
-  PHIDIAS_TRY(auto extensions, plan(rows));
+  PHIDIAS_TRY(auto extensions, plan(rows, layers));
   PHIDIAS_CHECK_OK(reserve(extensions));
   try {
     for (const Extension& extension : extensions) {
       if (extension.rerun) rerun(extension);
     }
-    run(extensions, rows, sink);
+    run(extensions, rows, sink, layers);
   } catch (const std::bad_alloc&) {
     // A second run may have overwritten its own pages: such a sequence is empty now.
     for (const Extension& extension : extensions) {
@@ -146,7 +150,8 @@ Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink) {
   return {};
 }
 
-Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows) const {
+Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows,
+                                                      const StepLayers& layers) const {
   std::vector<Extension> extensions;
   std::vector<ImageRows> image_rows;  // one per extension
   std::unordered_map<SequenceId, size_t> index;
@@ -188,7 +193,11 @@ Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows)
     }
     PHIDIAS_TRY(const float* given, image_rows[entry->second].next(row.token));
     extension.tokens.push_back(row.token);
-    if (!at->second.options.images.empty()) extension.given.push_back(given);
+    if (!layers.streams.empty()) {
+      extension.given.push_back(layers.streams[r]);
+    } else if (!at->second.options.images.empty()) {
+      extension.given.push_back(given);
+    }
     extension.rows.push_back(r);
   }
   for (Extension& extension : extensions) {
@@ -265,7 +274,7 @@ void Stepper::compute_logits(size_t outputs,
 // In passes of at most step_rows rows: whole extensions one after another, cut where a pass is
 // full.
 void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row> rows,
-                  const LogitsSink& sink) {
+                  const LogitsSink& sink, const StepLayers& layers) {
   std::vector<std::vector<std::byte*>> pages;
   for (const Extension& extension : extensions) pages.push_back(page_pointers(extension.pages));
   std::vector<BatchRun> runs;
@@ -274,7 +283,7 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
   size_t filled = 0;
   auto flush = [&] {
     if (runs.empty()) return;
-    decoder_.forward({runs, outputs}, context_);
+    decoder_.forward({runs, outputs, layers.first, layers.end}, context_);
     compute_logits(outputs.size(), [&](size_t output, std::span<const float> logits) {
       if (const size_t row = output_rows[output]; row != kForTaps) sink(row, logits);
     });

@@ -28,6 +28,15 @@ struct StepperOptions {
   uint32_t page_positions = 64;
 };
 
+// The layers that a step runs. Above the first, each row's stream [D] as it enters that layer is
+// given; the caller has it from a run of the same tokens. What a step that leaves layers out puts
+// into the cache serves steps of the same layers alone.
+struct StepLayers {
+  size_t first = 0;
+  size_t end = SIZE_MAX;                    // short of the last layer no row has an output
+  std::span<const float* const> streams{};  // of each row of the step; empty where first is 0
+};
+
 // One call at a time. Spec, weights, kernels and threads must outlive it.
 class Stepper {
  public:
@@ -46,6 +55,8 @@ class Stepper {
     sequences_.at(sequence).options = options;
   }
   Result<SequenceId> fork(SequenceId sequence);
+  // A new sequence with the first `length` tokens.
+  Result<SequenceId> fork(SequenceId sequence, uint32_t length);
   uint32_t length(SequenceId sequence) const;
   std::span<const TokenId> tokens(SequenceId sequence) const;
   // The images that the sequence may show.
@@ -53,7 +64,7 @@ class Stepper {
     return sequences_.at(sequence).options.images;
   }
   Status truncate(SequenceId sequence, uint32_t length);
-  Status step(std::span<const Row> rows, const LogitsSink& sink);
+  Status step(std::span<const Row> rows, const LogitsSink& sink, const StepLayers& layers = {});
   // Makes an empty sequence `length` positions long without running any: its keys and values are
   // small numbers without a meaning. For measurements. Errors: as step().
   Status occupy(SequenceId sequence, uint32_t length);
@@ -88,10 +99,10 @@ class Stepper {
     bool rerun = false;  // the cached positions first, with the new factors
   };
 
-  Result<std::vector<Extension>> plan(std::span<const Row> rows) const;
+  Result<std::vector<Extension>> plan(std::span<const Row> rows, const StepLayers& layers) const;
   Status reserve(std::vector<Extension>& extensions);
   void run(const std::vector<Extension>& extensions, std::span<const Row> rows,
-           const LogitsSink& sink);
+           const LogitsSink& sink, const StepLayers& layers);
   void rerun(const Extension& extension);
   // For each token that the sequence holds the row of an image, or null; empty without images.
   static std::vector<const float*> given_rows(const Sequence& sequence);

@@ -1,9 +1,11 @@
-// Attention in three steps, for whoever looks at what lies between them. The order of arithmetic is
-// that of KernelTable::attention_exact, step for step: together they give its bits.
+// What explicit attention adds to the kernels that it is made of (KernelTable: attention_scores,
+// softmax, attention_mix; together they give attention_exact's bits).
 #pragma once
 
 #include <cstddef>
 #include <limits>
+
+#include "kernels/table.h"
 
 namespace phidias {
 
@@ -11,16 +13,9 @@ namespace phidias {
 // zero stays a number.
 inline constexpr float kHiddenScore = std::numeric_limits<float>::lowest();
 
-// scores[j] = dot(query, keys[j]) * scale for `count` keys [count, dim].
-void attention_scores(const float* query, const float* keys, size_t dim, size_t count, float scale,
-                      float* scores);
-
 // Softmax of `count` scores; hidden ones get exactly 0. Where all are hidden, all are 0.
-//   weights   [count], scratch
-void attention_softmax(const float* scores, size_t count, double* weights, float* probabilities);
-
-// out[d] = sum of probabilities[j] * values[j, d] over `count` values [count, dim], ascending.
-void attention_mix(const float* probabilities, const float* values, size_t dim, size_t count,
-                   float* out);
+//   scratch   as KernelTable::softmax wants it
+void attention_softmax(const KernelTable& kernels, const float* scores, size_t count,
+                       double* scratch, float* probabilities);
 
 }  // namespace phidias

@@ -149,6 +149,13 @@ struct KernelTable {
   // What attention_exact makes of the scores of one query, in order, so that both give the same
   // probabilities. scratch: count doubles, rounded up to a multiple of kDoubleLanes.
   void (*softmax)(const float* scores, double* scratch, float* probabilities, size_t count);
+  // And its two other steps, likewise: scores[j] = dot(query, key j) * scale for j in [begin, end),
+  // of keys that lie in f32 blocks as in a page (kv_types.h); and out[d] = sum of probabilities[j]
+  // * values[j, d] over values [count, dim], ascending.
+  void (*attention_scores)(const float* query, const float* keys, size_t dim, size_t begin,
+                           size_t end, float scale, float* scores);
+  void (*attention_mix)(const float* probabilities, const float* values, size_t dim, size_t count,
+                        float* out);
   // A key or value into its slot of a page; same bits as KvTypeRow's.
   KvStoreFn store_key[kKvTypeCount];
   KvStoreFn store_value[kKvTypeCount];

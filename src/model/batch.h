@@ -21,7 +21,7 @@ struct BatchRun {
   KvView cache;             // has room up to position + tokens.size()
   RunTaps* taps = nullptr;  // looks into this run; null: nobody does
   // For each token a row [D] that stands in for its embedding, such as a part of an image, or null.
-  // Such a token is below 0. Empty: there are none.
+  // Empty: there are none. Where a batch begins above the first layer: what enters that layer.
   std::span<const float* const> given = {};
 };
 
@@ -29,6 +29,10 @@ struct Batch {
   std::span<const BatchRun> runs;
   // Rows whose final hidden state is wanted, as indices into the packed rows, ascending.
   std::span<const uint32_t> outputs;
+  // The layers that are run. Above the first one all rows are given, and the cache below it is
+  // neither read nor written; short of the last one there are no outputs.
+  size_t first_layer = 0;
+  size_t end_layer = SIZE_MAX;
 
   bool tapped() const {
     for (const BatchRun& run : runs) {

@@ -15,11 +15,10 @@ Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, const KvLay
 
 void Decoder::forward(const Batch& batch, RunContext& context) {
   tapped_outputs_.clear();
-  if (batch.tapped()) {
-    run(batch, context, StepTaps(batch));
-  } else {
-    run(batch, context, NoTaps());
-  }
+#ifndef PHIDIAS_WITHOUT_TAPS  // defined by bench/ alone, to measure what this costs
+  if (batch.tapped()) return run(batch, context, StepTaps(batch));
+#endif
+  run(batch, context, NoTaps());
 }
 
 template <class Taps>
@@ -30,11 +29,14 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
     }
   }
   embed(batch);
-  taps.enter(0);
-  taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);
-  scale_embedding(context);
+  if (batch.first_layer == 0) {
+    taps.enter(0);
+    taps.at(Site::kTokenEmbeddings, state_.stream.data(), spec_->width, spec_->width);
+    scale_embedding(context);
+  }
   place_given_rows(batch);
-  for (size_t layer = 0; layer < weights_->layers.size(); ++layer) {
+  const size_t end_layer = std::min(batch.end_layer, weights_->layers.size());
+  for (size_t layer = batch.first_layer; layer < end_layer; ++layer) {
     const BlockArgs args{*spec_, weights_->layers[layer], layer, layout_, batch, state_, context};
     taps.enter(layer);
     attention_block(args, taps);
@@ -90,8 +92,10 @@ void Decoder::embed(const Batch& batch) {
       state_.positions[row] = position;
       state_.first_keys[row] = spec_->mask.first_key(position);
       state_.end_keys[row] = position + 1;
-      decode_row(weights_->embedding, static_cast<size_t>(std::max(run.tokens[i], 0)),
-                 state_.stream.data() + row * spec_->width);
+      if (batch.first_layer == 0) {
+        decode_row(weights_->embedding, static_cast<size_t>(std::max(run.tokens[i], 0)),
+                   state_.stream.data() + row * spec_->width);
+      }
       float* cosine = state_.rotation.data() + row * 2 * half;
       rope_.fill(position, run.factors, cosine, cosine + half);
     }

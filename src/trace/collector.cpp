@@ -160,6 +160,10 @@ void Collector::collect(const SiteRows& rows) {
         continue;
       }
       float* to = out(index, g);
+      if (channels_.empty() && segment_.inner_stride == 1) {
+        std::copy_n(vector, entries_, to);
+        continue;
+      }
       for (size_t i = 0; i < entries_; ++i)
         to[i] = vector[(channels_.empty() ? i : channels_[i]) * segment_.inner_stride];
     }
@@ -173,6 +177,11 @@ void Collector::collect(const SitePattern& pattern) {
     for (size_t g = 0; g < heads_.size(); ++g) {
       const float* row = pattern.data + (r * pattern.heads + heads_[g]) * pattern.keys;
       float* to = out(index, g);
+      if (keys_.contiguous()) {
+        const size_t begin = std::min(keys_.position(0), pattern.keys);
+        std::copy_n(row + begin, std::min(entries_, pattern.keys - begin), to);
+        continue;
+      }
       for (size_t i = 0; i < entries_; ++i) {
         const size_t key = keys_.position(i);
         if (key < pattern.keys) to[i] = row[key];

@@ -26,6 +26,8 @@ class PositionSet {
     if (!listed_.empty()) return position < where_.size() ? where_[position] : kNone;
     return position >= begin_ && position < end_ ? position - begin_ : kNone;
   }
+  // Whether they follow one another.
+  bool contiguous() const { return listed_.empty(); }
   // The position that stands at an index.
   size_t position(size_t index) const { return listed_.empty() ? begin_ + index : listed_[index]; }
 

@@ -157,6 +157,13 @@ Status SequenceTrace::add_reads(const TraceRequest& request, const RequestShape&
   return {};
 }
 
+size_t SequenceTrace::end_layer() const {
+  if (std::find(outputs_.begin(), outputs_.end(), true) != outputs_.end()) return layer_count_;
+  size_t end = layer_count_;
+  while (end > 0 && (layers_[end - 1].sites & ~kModelSites) == 0) --end;
+  return end;
+}
+
 TracePlan SequenceTrace::plan() const {
   TracePlan plan;
   for (const Collector& read : reads_) {

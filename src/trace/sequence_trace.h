@@ -33,6 +33,10 @@ class SequenceTrace final : public RunTaps {
   Status allocate();
   // The token that is run at a position in place of `token`.
   TokenId fed(size_t position, TokenId token);
+  // The run goes on behind these tokens, whose positions were run without it.
+  void follow(std::span<const TokenId> before) { tokens_.assign(before.begin(), before.end()); }
+  // Layers from here on leave nothing to do, and no row has an output: they need not be run.
+  size_t end_layer() const;
   // What was kept of the first `rows` positions, once the run is over.
   Traced take(size_t rows) &&;
   // Whether nothing is read, edited or hidden: the sequence needs no taps.

@@ -1,4 +1,4 @@
-// Tensors of a reference file, decoded to f32 (I64 and I32 ones as integers).
+// Tensors of a reference file, decoded to f32 (I64, I32 and I8 ones as integers).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,17 +43,20 @@ inline TensorMap read_tensors(const std::filesystem::path& path) {
       parse_json(std::string_view(reinterpret_cast<const char*>(bytes.data()) + 8, length));
   EXPECT_TRUE(header.ok());
   for (const auto& [name, entry] : header->items()) {
-    if (name == "__metadata__" || (entry["dtype"] != "I64" && entry["dtype"] != "I32")) continue;
-    const size_t width = entry["dtype"] == "I64" ? 8 : 4;
+    if (name == "__metadata__") continue;
+    const std::string dtype = entry["dtype"].get<std::string>();
+    if (dtype != "I64" && dtype != "I32" && dtype != "I8") continue;
+    const size_t width = dtype == "I64" ? 8 : dtype == "I32" ? 4 : 1;
     const auto begin = entry["data_offsets"][0].get<size_t>();
     const auto end = entry["data_offsets"][1].get<size_t>();
     std::vector<int64_t> values((end - begin) / width);
     for (size_t i = 0; i < values.size(); ++i) {
-      int32_t narrow = 0;
       const std::byte* at = bytes.data() + 8 + length + begin + i * width;
-      std::memcpy(width == 8 ? static_cast<void*>(&values[i]) : static_cast<void*>(&narrow), at,
-                  width);
-      if (width == 4) values[i] = narrow;
+      int32_t narrow = 0;
+      if (width == 8) std::memcpy(&values[i], at, width);
+      if (width == 4) std::memcpy(&narrow, at, width);
+      if (width == 1) narrow = static_cast<int8_t>(*at);
+      if (width < 8) values[i] = narrow;
     }
     map.integers[name] = std::move(values);
   }

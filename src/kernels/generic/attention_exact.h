@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/generic/attention_steps.h"
 #include "kernels/generic/exp.h"
 #include "kernels/visible.h"
 
@@ -11,7 +12,6 @@ template <class V>
 struct ExactQuery {
   using Doubles = typename V::Doubles;
   static constexpr size_t kBlocksAtOnce = 2;
-  static constexpr size_t kHalves = kKvBlock / kDoubleLanes;
 
   const AttentionArgs& args;
   const float* query;
@@ -28,30 +28,6 @@ struct ExactQuery {
                       run);
   }
 
-  // Scores of whole blocks of keys.
-  template <size_t kBlocks>
-  void score(const float* keys, float* scores) const {
-    constexpr size_t kWidth = kBlocks * kHalves;
-    const size_t dim = args.head_dim;
-    Doubles sums[kWidth];
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWidth; ++w) sums[w] = V::zero_f64();
-    for (size_t d = 0; d < dim; ++d) {
-      const Doubles q = V::set_f64(static_cast<double>(query[d]));
-#pragma GCC unroll 4
-      for (size_t w = 0; w < kWidth; ++w) {
-        const float* key =
-            keys + w / kHalves * kKvBlock * dim + d * kKvBlock + w % kHalves * kDoubleLanes;
-        sums[w] = V::fma(V::widen(key), q, sums[w]);
-      }
-    }
-    const Doubles scale = V::set_f64(static_cast<double>(args.scale));
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWidth; ++w) {
-      V::narrow_partial(scores + w * kDoubleLanes, V::mul(sums[w], scale), kDoubleLanes);
-    }
-  }
-
   // Scores of slots [from, to) of a page to weights; returns the largest of them and `largest`.
   float score_run(size_t page, size_t from, size_t to, float largest) const {
     const float* keys = reinterpret_cast<const float*>(args.key_pages[page]);
@@ -60,9 +36,9 @@ struct ExactQuery {
       float scores[kBlocksAtOnce * kKvBlock];
       const float* at = keys + block * kKvBlock * args.head_dim;
       if ((block + 1) * kKvBlock < to) {
-        score<kBlocksAtOnce>(at, scores);
+        score_blocks<V, kBlocksAtOnce>(query, at, args.head_dim, args.scale, scores);
       } else {
-        score<1>(at, scores);
+        score_blocks<V, 1>(query, at, args.head_dim, args.scale, scores);
       }
       const size_t begin = block * kKvBlock;
       const size_t stop =

@@ -14,6 +14,8 @@ inline constexpr size_t kKvAt = index_of(kType);
 template <class V>
 [[gnu::always_inline]] inline void fill_attention(KernelTable& table) {
   table.attention_exact = attention_exact<V>;
+  table.attention_scores = attention_scores<V>;
+  table.attention_mix = attention_mix<V>;
   table.attention[kKvAt<KvType::kF32>] = attention<V, typename V::F32Rows, 4, false>;
   table.attention[kKvAt<KvType::kF16>] = attention<V, typename V::F16Rows, 2, false>;
   table.attention[kKvAt<KvType::kBF16>] = attention<V, typename V::BF16Rows, 2, false>;

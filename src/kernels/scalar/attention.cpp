@@ -182,10 +182,35 @@ void each_query(const AttentionArgs& args) {
   }
 }
 
+void scores(const float* query, const float* keys, size_t dim, size_t begin, size_t end,
+            float scale, float* out) {
+  const KvTypeRow& type = kv_type_row(KvType::kF32);
+  for (size_t j = begin; j < end; ++j) {
+    float key[kMaxHeadDim];
+    type.load_key(reinterpret_cast<const std::byte*>(keys), j, key, dim);
+    double sum = 0;
+    for (size_t d = 0; d < dim; ++d)
+      sum = std::fma(static_cast<double>(key[d]), static_cast<double>(query[d]), sum);
+    out[j] = static_cast<float>(sum * static_cast<double>(scale));
+  }
+}
+
+void mix(const float* probabilities, const float* values, size_t dim, size_t count, float* out) {
+  double mixed[kMaxHeadDim] = {};
+  for (size_t j = 0; j < count; ++j) {
+    const double probability = probabilities[j];
+    for (size_t d = 0; d < dim; ++d)
+      mixed[d] = std::fma(probability, static_cast<double>(values[j * dim + d]), mixed[d]);
+  }
+  for (size_t d = 0; d < dim; ++d) out[d] = static_cast<float>(mixed[d]);
+}
+
 }  // namespace
 
 void fill_attention(KernelTable& table) {
   table.attention_exact = each_query<exact_query>;
+  table.attention_scores = scores;
+  table.attention_mix = mix;
   table.attention[index_of(KvType::kF32)] = each_query<online_query<KvType::kF32>>;
   table.attention[index_of(KvType::kF16)] = each_query<online_query<KvType::kF16>>;
   table.attention[index_of(KvType::kBF16)] = each_query<online_query<KvType::kBF16>>;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/attention_explicit.h"
+#include "kernels/order.h"
 #include "model/taps.h"
 
 namespace phidias {
@@ -33,9 +34,10 @@ class ExplicitAttention {
     const size_t threads = args_.context.threads->threads();
     gathered_.resize(threads);
     for (Gathered& own : gathered_) {
-      own.plain.ensure(keys_ * dim_);
-      if (tap_.call_edits) own.edited.ensure(keys_ * dim_);
-      own.weights.ensure(keys_);
+      own.plain.ensure(kv_blocks(keys_) * kKvBlock * dim_);
+      if (tap_.call_edits) own.edited.ensure(kv_blocks(keys_) * kKvBlock * dim_);
+      own.rows.ensure(keys_ * dim_);
+      own.weights.ensure(keys_ + kDoubleLanes);
     }
     for (size_t row = 0; row < run_.tokens.size(); row += tile_rows) {
       tile(row, std::min(tile_rows, run_.tokens.size() - row));
@@ -43,10 +45,12 @@ class ExplicitAttention {
   }
 
  private:
-  struct Gathered {  // of one thread: the vectors of one head, and room for a softmax
+  // Of one thread: one head's keys in blocks as in a page, or its values [keys, dim].
+  struct Gathered {
     AlignedBuffer<float> plain;
     AlignedBuffer<float> edited;
-    AlignedBuffer<double> weights;
+    AlignedBuffer<float> rows;      // [keys, dim]
+    AlignedBuffer<double> weights;  // room for a softmax
   };
   struct Range {
     size_t begin;
@@ -72,11 +76,21 @@ class ExplicitAttention {
     const KvLoadFn load = keys ? type.load_key : type.load_value;
     for (size_t position = 0; position < keys_; ++position) {
       const std::byte* page = run_.cache.pages[position / layout.page_positions] + offset;
-      load(page, position % layout.page_positions, own.plain.data() + position * dim_, dim_);
+      load(page, position % layout.page_positions, own.rows.data() + position * dim_, dim_);
     }
+    arrange(keys, own.rows.data(), own.plain.data());
     if (!tap_.call_edits) return;
-    std::memcpy(own.edited.data(), own.plain.data(), keys_ * dim_ * sizeof(float));
-    run_.taps->edit_gathered(site, args_.layer, head, {own.edited.data(), keys_, dim_, dim_, 0});
+    run_.taps->edit_gathered(site, args_.layer, head, {own.rows.data(), keys_, dim_, dim_, 0});
+    arrange(keys, own.rows.data(), own.edited.data());
+  }
+  void arrange(bool keys, const float* rows, float* to) const {
+    if (!keys) {
+      std::memcpy(to, rows, keys_ * dim_ * sizeof(float));
+      return;
+    }
+    const KvStoreFn store = args_.context.kernels->store_key[index_of(KvType::kF32)];
+    for (size_t position = 0; position < keys_; ++position)
+      store(rows + position * dim_, reinterpret_cast<std::byte*>(to), position, dim_);
   }
   const float* vectors(const Gathered& own, size_t row) const {
     const auto position = static_cast<uint32_t>(run_.position + row);
@@ -96,9 +110,9 @@ class ExplicitAttention {
         for (size_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
           float* out = entries(scores_, r, head);
           std::fill(out, out + keys_, kHiddenScore);
-          attention_scores(args_.state.qkv.data() + (first_row_ + row + r) * stride + head * dim_,
-                           vectors(own, row + r) + first * dim_, dim_, end - first,
-                           args_.spec.attention.score_scale(), out + first);
+          args_.context.kernels->attention_scores(
+              args_.state.qkv.data() + (first_row_ + row + r) * stride + head * dim_,
+              vectors(own, row + r), dim_, first, end, args_.spec.attention.score_scale(), out);
           if (!sparse) continue;
           for (uint32_t key = first; key < end; ++key) {
             if (!mask.sees(args_.layer, head, end - 1, key)) out[key] = kHiddenScore;
@@ -114,8 +128,9 @@ class ExplicitAttention {
         const Range range = seen(row + i / heads_);
         float* out = probabilities_.data() + i * keys_;
         std::fill(out, out + keys_, 0.0F);
-        attention_softmax(scores_.data() + i * keys_ + range.begin, range.end - range.begin,
-                          gathered_[thread].weights.data(), out + range.begin);
+        attention_softmax(*args_.context.kernels, scores_.data() + i * keys_ + range.begin,
+                          range.end - range.begin, gathered_[thread].weights.data(),
+                          out + range.begin);
       }
     });
   }
@@ -126,9 +141,10 @@ class ExplicitAttention {
       for (size_t r = 0; r < rows; ++r) {
         const Range range = seen(row + r);
         for (size_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
-          attention_mix(entries(probabilities_, r, head) + range.begin,
-                        vectors(own, row + r) + range.begin * dim_, dim_, range.end - range.begin,
-                        args_.state.heads.row(first_row_ + row + r) + head * dim_);
+          args_.context.kernels->attention_mix(
+              entries(probabilities_, r, head) + range.begin,
+              vectors(own, row + r) + range.begin * dim_, dim_, range.end - range.begin,
+              args_.state.heads.row(first_row_ + row + r) + head * dim_);
         }
       }
     });

@@ -1,4 +1,5 @@
 #include "kernel_test.h"
+#include "kernels/order.h"
 #include "support/tolerance.h"
 
 namespace phidias::test {
@@ -350,6 +351,62 @@ TEST_P(Attention, NanInAHiddenKeyNeverShows) {
     for (size_t d = 0; d < kDim; ++d) {
       EXPECT_TRUE(std::isfinite(out[d]));
       EXPECT_TRUE(std::isnan(out[kDim + d]));
+    }
+  }
+}
+
+// Its three steps, each looked at, have together the bits of the whole; and a step writes nothing
+// but what it was asked for.
+TEST_P(Attention, StepByStepItIsTheSameAttention) {
+  for (const size_t dim : {size_t{1}, size_t{16}, size_t{36}, size_t{96}, size_t{128}}) {
+    for (const auto& [first, count] :
+         {std::pair<size_t, size_t>{0, 1}, {0, 16}, {3, 17}, {17, 64}, {5, 130}, {64, 64}}) {
+      const size_t end = first + count;
+      const std::vector<float> keys = normal_floats(end * dim, 3);
+      const GuardedArray<float> values(normal_floats(count * dim, 4));
+      const GuardedArray<float> query(normal_floats(dim, 5));
+      std::vector<float> blocks(kv_blocks(end) * kKvBlock * dim, NAN), slots = blocks;
+      const KvTypeRow& type = kv_type_row(KvType::kF32);
+      for (size_t j = 0; j < end; ++j) {
+        type.store_key(keys.data() + j * dim, reinterpret_cast<std::byte*>(blocks.data()), j, dim);
+        if (j >= first) {
+          type.store_value(values.data() + (j - first) * dim,
+                           reinterpret_cast<std::byte*>(slots.data()), j, dim);
+        }
+      }
+      const float scale = 0.3F;
+      std::vector<float> scores(end + 1, NAN), probabilities(count), out(dim + 1, NAN);
+      std::vector<double> scratch(count + kDoubleLanes);
+      table().attention_scores(query.data(), blocks.data(), dim, first, end, scale, scores.data());
+      for (size_t j = 0; j < first; ++j) ASSERT_TRUE(std::isnan(scores[j]));
+      ASSERT_TRUE(std::isnan(scores[end]));
+      table().softmax(scores.data() + first, scratch.data(), probabilities.data(), count);
+      table().attention_mix(probabilities.data(), values.data(), dim, count, out.data());
+      ASSERT_TRUE(std::isnan(out[dim]));
+
+      const auto* key_page = reinterpret_cast<const std::byte*>(blocks.data());
+      const auto* value_page = reinterpret_cast<const std::byte*>(slots.data());
+      const auto first_key = static_cast<uint32_t>(first), end_key = static_cast<uint32_t>(end);
+      std::vector<float> whole(dim);
+      AlignedBuffer<float> memory(attention_scratch_floats(end, dim));
+      AttentionArgs args;
+      args.key_pages = &key_page;
+      args.value_pages = &value_page;
+      args.page_positions = kMaxPagePositions;
+      args.head_dim = dim;
+      args.group = 1;
+      args.queries = query.data();
+      args.query_stride = dim;
+      args.out = whole.data();
+      args.out_stride = dim;
+      args.rows = 1;
+      args.first_key = &first_key;
+      args.end_key = &end_key;
+      args.scale = scale;
+      args.scratch = memory.data();
+      scalar().attention_exact(args);
+      out.pop_back();
+      ASSERT_TRUE(same_bits(out, whole)) << dim << ", keys " << first << " to " << end;
     }
   }
 }
