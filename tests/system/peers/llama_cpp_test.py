@@ -6,6 +6,7 @@ Usage: llama_cpp_test.py PROGRAM REFERENCE_DATA REAL_MODEL. Skipped (status 77) 
 Both sides hold the weights in f32 and the cache in f32, so only the order of sums differs. Steps are compared until
 one whose two best logits are closer than NEAR: from there on either choice is right.
 """
+import ctypes
 import json
 import struct
 import subprocess
@@ -136,6 +137,45 @@ class LlamaCpp(unittest.TestCase):
                     self.assertEqual(peer.tokenize(sample.encode(), add_bos=False, special=True),
                                      self.real_ids(model, sample), sample)
                 self.assertIn("<|im_start|>", peer.metadata["tokenizer.chat_template"])
+
+    def test_control_vectors_steer_alike(self):
+        """A direction of our layer l is llama.cpp's of its layer l: the same file steers both the same way."""
+        model = REAL / "llama"
+        if not model.exists():
+            self.skipTest(f"not made: {model}")
+        gguf, pairs, joy = (self.folder / name for name in ["model.gguf", "pairs.jsonl", "joy.gguf"])
+        run("convert", "-m", model, "-o", gguf, "--type", "f32")
+        pairs.write_text("".join(
+            json.dumps({"positive": f"I am so happy about {thing}!", "negative": f"I am so sad about {thing}."}) + "\n"
+            for thing in ["the weather", "my garden", "this day", "your letter"]))
+        run("vector", "-m", gguf, "--numerics", "exact", "--pairs", pairs, "--method", "mean", "-o", joy)
+        ids = self.real_ids(model, "Today the old man walked to the lake and")
+        out = self.folder / "out.safetensors"
+
+        def ours(*edit):
+            run("trace", "-m", gguf, "--numerics", "exact", "--ids", ",".join(map(str, ids)), *edit,
+                "--read", "logits", "--read", "layers[*].layer_output", "-o", out)
+            return read_safetensors(out)
+
+        plain, steered = ours(), ours("--edit", f"layers[*].layer_output += 1.5 * {joy}")
+        layers = sum(name.startswith("layers.") for name in plain)
+        width = plain["layers.0.layer_output"].shape[-1]
+        # The directions, as the first layer that differs and those behind it have them.
+        directions = numpy.zeros((layers - 1, width), numpy.float32)
+        for layer in range(1, layers):
+            run("trace", "-m", gguf, "--numerics", "exact", "--ids", "1", "--read", f"layers[{layer}].layer_output",
+                "--edit", f"layers[{layer}].layer_output = 0", "--edit",
+                f"layers[{layer}].layer_output += 1 * {joy}", "-o", out)
+            directions[layer - 1] = read_safetensors(out)[f"layers.{layer}.layer_output"][0, 0]
+        peer = open_peer(gguf, 64)
+        data = numpy.ascontiguousarray(1.5 * directions)
+        pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        llama_cpp.llama_set_adapter_cvec(peer._ctx.ctx, pointer, data.size, width, 1, layers - 1)
+        theirs = greedy(peer, ids, 1)[1][0]
+        largest = numpy.abs(theirs).max()
+        self.assertLess(numpy.abs(theirs - steered["logits"][0, -1]).max(), 1e-3 * largest)
+        self.assertGreater(numpy.abs(theirs - plain["logits"][0, -1]).max(), 0.05 * largest)
+        self.assertTrue((plain["layers.0.layer_output"] == steered["layers.0.layer_output"]).all())
 
     def test_quantized_files_are_read(self):
         if not (REAL / "phi3").exists():
