@@ -1,6 +1,4 @@
 // Readings of the machine's limits.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -56,7 +54,6 @@ MachineReading read_machine(size_t thread_count, const std::string& isa) {
   MachineReading reading;
   {
     AlignedBuffer<std::byte> memory(kBytes);
-    ::madvise(memory.data(), kBytes, MADV_HUGEPAGE);  // a hint; as for weights made in memory
     threads.run(kBytes, kPage, [&](size_t begin, size_t end, size_t) {
       std::fill(memory.data() + begin, memory.data() + end, std::byte{1});
     });

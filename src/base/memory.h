@@ -1,8 +1,7 @@
-// Memory for numbers: aligned to a cache line, large blocks straight from the system.
+// Memory for numbers: aligned to a cache line, large blocks in huge pages.
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <span>
@@ -10,6 +9,12 @@
 namespace phidias {
 
 inline constexpr size_t kAlignment = 64;
+
+// At least `bytes` bytes, aligned to 64, not initialised; null where there is no memory. A block of
+// several huge pages asks the system for such pages: what streams through it then meets fewer page
+// borders. Given back by free_aligned(). Thread safe.
+void* allocate_aligned(size_t bytes);
+void free_aligned(void* block);
 
 // A block of `count` values of T, aligned to 64 bytes, not initialised. Throws std::bad_alloc like
 // new does; whoever sizes a block by a user's wish catches it.
@@ -19,9 +24,8 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(size_t count) : size_(count) {
     if (count == 0) return;
-    const size_t bytes = (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-    if (bytes / sizeof(T) < count) throw std::bad_alloc();
-    data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
+    if (count * sizeof(T) / sizeof(T) < count) throw std::bad_alloc();
+    data_.reset(static_cast<T*>(allocate_aligned(count * sizeof(T))));
     if (!data_) throw std::bad_alloc();
   }
 
@@ -39,7 +43,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    void operator()(T* p) const { free_aligned(p); }
   };
   std::unique_ptr<T[], Free> data_;
   size_t size_ = 0;

@@ -103,6 +103,8 @@ void ThreadPool::run(size_t count, size_t grain, ParallelBody body) {
   if (count == 0) return;
   State& state = *state_;
   const std::lock_guard lock(state.callers);
+  // Nothing to share: waking the others costs more than most such work.
+  if (count <= std::max<size_t>(grain, 1)) return body(0, count, 0);
   state.body = &body;
   state.count = count;
   state.grain = std::max<size_t>(grain, 1);

@@ -1,6 +1,5 @@
 #include "engine/kv_cache.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "base/memory.h"
@@ -11,7 +10,7 @@ namespace phidias {
 KvCache::KvCache(const KvLayout& layout, uint64_t budget) : layout_(layout), budget_(budget) {}
 
 KvCache::~KvCache() {
-  for (std::byte* page : free_) std::free(page);
+  for (std::byte* page : free_) free_aligned(page);
 }
 
 Result<std::shared_ptr<std::byte>> KvCache::take() {
@@ -29,7 +28,7 @@ Result<std::shared_ptr<std::byte>> KvCache::take() {
                                : "give it more (--cache-budget)";
       return Error{Code::kCapacityExceeded, std::move(message), {}};
     }
-    auto* page = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+    auto* page = static_cast<std::byte*>(allocate_aligned(bytes));
     if (page == nullptr) {
       return Error{Code::kOutOfMemory,
                    "no memory for a cache page of " + std::to_string(bytes) + " bytes",

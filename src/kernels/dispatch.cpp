@@ -14,6 +14,7 @@ void fill_avx2(KernelTable& table) {
   avx2::fill_kv_store(table);
   avx2::fill_matmul_f32(table);
   avx2::fill_matmul_q8(table);
+  avx2::fill_matmul_q4(table);
   avx2::fill_attention(table);
   avx2::fill_gradient(table);
   avx2::fill_layer_norm(table);
@@ -25,6 +26,7 @@ void fill_avx2(KernelTable& table) {
 void fill_avx512_vnni(KernelTable& table) {
   avx512_vnni::fill_matmul_f32(table);
   avx512_vnni::fill_matmul_q8(table);
+  avx512_vnni::fill_matmul_q4(table);
   avx512_vnni::fill_attention(table);
   avx512_vnni::fill_gradient(table);
 }

@@ -11,6 +11,7 @@ void fill_elementwise(KernelTable& table);
 void fill_kv_store(KernelTable& table);
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
+void fill_matmul_q4(KernelTable& table);
 void fill_attention(KernelTable& table);
 void fill_gradient(KernelTable& table);
 void fill_layer_norm(KernelTable& table);
@@ -29,6 +30,7 @@ void fill_matmul_bf16(KernelTable& table);
 namespace avx512_vnni {
 void fill_matmul_f32(KernelTable& table);
 void fill_matmul_q8(KernelTable& table);
+void fill_matmul_q4(KernelTable& table);
 void fill_attention(KernelTable& table);
 void fill_gradient(KernelTable& table);
 }  // namespace avx512_vnni

@@ -22,8 +22,9 @@ void matmul_bf16(const MatmulArgs& args) {
   pairs.cols = args.cols / 2;
   pairs.x = reinterpret_cast<const float*>(args.bf16);
   pairs.x_stride = pairs.cols;
-  const auto copy = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
-    __builtin_memcpy(dst, row + begin * sizeof(float), columns * sizeof(float));
+  const auto copy = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns, float* dst) {
+    __builtin_memcpy(dst, of.weights + out * of.row_bytes + begin * sizeof(float),
+                     columns * sizeof(float));
   };
   generic::matmul_f32<PairVec<Dot>, Vec::F32Rows, true>(pairs, copy);
 }

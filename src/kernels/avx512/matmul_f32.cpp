@@ -12,7 +12,9 @@ using namespace x86;
 // Formats that are multiplied as they are stored, and widened to floats for many rows.
 template <class Rows>
 void matmul_plain(const MatmulArgs& args) {
-  const auto widen = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
+  const auto widen = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns,
+                        float* dst) {
+    const std::byte* row = of.weights + out * of.row_bytes;
     size_t i = 0;
     for (; i + Vec::kLanes <= columns; i += Vec::kLanes) {
       Vec::store(dst + i, Rows::load(row, begin + i));
@@ -26,8 +28,21 @@ void matmul_plain(const MatmulArgs& args) {
 
 template <class F>
 void matmul_blocks(const MatmulArgs& args) {
-  const auto decode = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
-    decode_row<F>(row + begin / F::kBlockValues * sizeof(typename F::Block), dst, columns);
+  const auto decode = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns,
+                         float* dst) {
+    decode_row<F>(
+        of.weights + out * of.row_bytes + begin / F::kBlockValues * sizeof(typename F::Block), dst,
+        columns);
+  };
+  generic::matmul_f32<Vec, Vec::F32Rows, false>(args, decode);
+}
+
+void matmul_q4(const MatmulArgs& args) {
+  const auto decode = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns,
+                         float* dst) {
+    decode_q4(of.weights + out / Q4::kTileRows * of.row_bytes +
+                  begin / Q4::kBlockValues * sizeof(Q4::Block),
+              out % Q4::kTileRows, dst, columns);
   };
   generic::matmul_f32<Vec, Vec::F32Rows, false>(args, decode);
 }
@@ -46,6 +61,7 @@ void fill_matmul_f32(KernelTable& table) {
   table.matmul_f32[kAt<Format::kQ4_K>] = matmul_blocks<Q4_K>;
   table.matmul_f32[kAt<Format::kQ5_K>] = matmul_blocks<Q5_K>;
   table.matmul_f32[kAt<Format::kQ6_K>] = matmul_blocks<Q6_K>;
+  table.matmul_f32[kAt<Format::kQ4>] = matmul_q4;
 }
 
 }  // namespace phidias::avx512_vnni

@@ -87,7 +87,8 @@ void store_panel(const MatmulArgs& args, const Block& block, size_t first_out, s
   }
 }
 
-// Rows reads the weights as they are stored; decode(row, begin, columns, floats) widens them.
+// Rows reads the weights as they are stored; decode(args, out, begin, columns, floats) widens those
+// of row `out`.
 template <class V, class Rows, bool kDirect, class Decode>
 void multiply_block(const MatmulArgs& args, const Block& block, Decode decode) {
   double* totals = reinterpret_cast<double*>(args.scratch);
@@ -100,14 +101,14 @@ void multiply_block(const MatmulArgs& args, const Block& block, Decode decode) {
     for (size_t panel = 0; panel < panels; ++panel) {
       const size_t first = panel * kPanelRows;
       const size_t outs = block.outs - first < kPanelRows ? block.outs - first : kPanelRows;
-      const std::byte* weights = args.weights + (block.first_out + first) * args.row_bytes;
       double* of_panel = totals + panel * panel_totals;
       if constexpr (kDirect) {
+        const std::byte* weights = args.weights + (block.first_out + first) * args.row_bytes;
         multiply_panel<V, Rows, true>(args, block, weights, args.row_bytes, outs, begin, columns,
                                       of_panel);
       } else {
         for (size_t o = 0; o < outs; ++o) {
-          decode(weights + o * args.row_bytes, begin, columns, decoded + o * kChunkColumns);
+          decode(args, block.first_out + first + o, begin, columns, decoded + o * kChunkColumns);
         }
         multiply_panel<V, typename V::F32Rows, false>(
             args, block, reinterpret_cast<const std::byte*>(decoded), kChunkColumns * sizeof(float),

@@ -49,6 +49,33 @@ struct Panel {
   alignas(64) int32_t codes[kCodeGroups][2][kOuts];  // in Q's own form
 };
 
+// Where the weights of the next panel lie, which are asked for bit by bit while this one is
+// multiplied: a panel is unpacked as fast as its weights come.
+template <class Q>
+struct NextPanel {
+  static constexpr size_t kPieces = Q::kOuts / Q::kTileRows;
+  static constexpr size_t kParts = kPieces < kChunkGroups ? kChunkGroups / kPieces : 1;
+  static constexpr size_t kLine = 64;
+
+  const std::byte* first = nullptr;  // of the pieces, each of them in another tile
+  size_t stride = 0;
+  size_t bytes = 0;  // of a piece
+
+  // The share of group `group` of this panel.
+  void prefetch(size_t group) const {
+    if constexpr (kParts > 1) {
+      prefetch_piece(group / kParts, group % kParts * bytes / kParts,
+                     (group % kParts + 1) * bytes / kParts);
+    } else {
+      for (size_t piece = group; piece < kPieces; piece += kChunkGroups)
+        prefetch_piece(piece, 0, bytes);
+    }
+  }
+  void prefetch_piece(size_t piece, size_t begin, size_t end) const {
+    for (size_t at = begin; at < end; at += kLine) __builtin_prefetch(first + piece * stride + at);
+  }
+};
+
 // What the activation rows of a block bring beside their values.
 template <class Q>
 struct RowNumbers {
@@ -137,12 +164,13 @@ struct RowNumbers {
 };
 
 // Adds groups [first, end) of the panel to the chains of kRows activation rows. x: each row's
-// chunk. kAlone: a group of a pair that is added without the other.
+// chunk. kAlone: a group of a pair that is added without the other. next: may be null.
 template <class Q, size_t kRows, bool kAlone>
 [[gnu::always_inline]] inline void multiply_tile(const Panel<Q>& panel, size_t first, size_t end,
                                                  const int8_t* const (&x)[kRows],
                                                  const float* scales, const int32_t* bias_sums,
-                                                 float* const (&chains)[kRows]) {
+                                                 float* const (&chains)[kRows],
+                                                 const NextPanel<Q>* next) {
   using Floats = typename Q::Floats;
   constexpr size_t kVectors = Q::kVectors;
   constexpr size_t kLanes = Q::kOuts / kVectors;
@@ -158,6 +186,7 @@ template <class Q, size_t kRows, bool kAlone>
     }
   }
   for (size_t g = first; g < end; ++g) {
+    if (next != nullptr) next->prefetch(g);
     Floats integers[kRows * kVectors];
     Q::template group_sums<kRows>(panel, g, x, bias_sums, integers);
     const bool closes = !kPaired || g % 2 != 0;
@@ -205,7 +234,8 @@ template <class Q, size_t kRows, bool kAlone>
 // The first terms of a tile of kRows rows, which begins with row `row` of the block.
 template <class Q, size_t kRows>
 void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const QuantizedRows& q,
-                     size_t row, size_t group, size_t count, float* chains) {
+                     size_t row, size_t group, size_t count, float* chains,
+                     const NextPanel<Q>* next) {
   const size_t cols = numbers.groups * kQuantGroup;
   const int8_t* x[kRows];
   float* chains_of[kRows];
@@ -215,7 +245,7 @@ void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const 
     chains_of[r] = chains + (row + r) * Q::kOuts;
   }
   multiply_tile<Q, kRows, false>(panel, 0, count, x, numbers.tile_scales(row, kRows, group),
-                                 numbers.tile_bias_sums(row, kRows, group), chains_of);
+                                 numbers.tile_bias_sums(row, kRows, group), chains_of, next);
 }
 
 // kRows second terms of group `group` of the row, which is group `g` of the panel.
@@ -236,7 +266,17 @@ void add_second_terms(const Panel<Q>& panel, const typename RowNumbers<Q>::Secon
     bias_sums[r] = second.bias_sums[0];
     bias_sums[kRows + r] = second.bias_sums[1];
   }
-  multiply_tile<Q, kRows, true>(panel, g, g + 1, x, scales, bias_sums, chains_of);
+  multiply_tile<Q, kRows, true>(panel, g, g + 1, x, scales, bias_sums, chains_of, nullptr);
+}
+
+// The panel of weight rows from `out` on that begins with group `group`. Beyond the last row it is
+// of no use, and does no harm.
+template <class Q>
+NextPanel<Q> next_panel(const MatmulArgs& args, size_t out, size_t group) {
+  const size_t groups = args.cols / kQuantGroup;
+  const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
+  return {args.weights + out / Q::kTileRows * args.row_bytes + group * args.row_bytes / groups,
+          args.row_bytes, count * args.row_bytes / groups};
 }
 
 // A block of activation rows against all outputs.
@@ -262,9 +302,13 @@ void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows,
     for (size_t group = 0; group < groups; group += kChunkGroups) {
       const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
       Q::unpack(args, o, outs, group, count, panel);
+      const bool last_chunk = group + count == groups;
+      const NextPanel<Q> next =
+          next_panel<Q>(args, last_chunk ? o + kOuts : o, last_chunk ? 0 : group + count);
       for (size_t r = 0; r < rows; r += step) {
         with_constant<Q::kRows>(rows_at(r), [&](auto constant) {
-          add_first_terms<Q, constant.kValue>(panel, numbers, q, r, group, count, chains);
+          add_first_terms<Q, constant.kValue>(panel, numbers, q, r, group, count, chains,
+                                              r == 0 ? &next : nullptr);
         });
       }
       for (size_t g = 0; g < count; ++g) {

@@ -9,7 +9,9 @@ namespace {
 // Formats that are multiplied as they are stored, and widened to floats for many rows.
 template <class Rows>
 void matmul_plain(const MatmulArgs& args) {
-  const auto widen = [](const std::byte* row, size_t begin, size_t columns, float* dst) {
+  const auto widen = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns,
+                        float* dst) {
+    const std::byte* row = of.weights + out * of.row_bytes;
     size_t i = 0;
     for (; i + Vec::kLanes <= columns; i += Vec::kLanes) {
       Vec::store(dst + i, Rows::load(row, begin + i));

@@ -108,33 +108,6 @@ void unpack_panel(const MatmulArgs& args, size_t out, size_t outs, size_t group,
   }
 }
 
-// How far ahead of its use a weight is asked for: the arithmetic between two loads keeps the CPU's
-// own look-ahead from reaching far enough. Beyond the last row it asks for nothing of use, which
-// harms nothing: a prefetch never faults.
-inline constexpr size_t kPrefetchBytes = 2048;
-
-// Block `block` of the tile of Q4 that has weight row `row` in it, or the last row.
-inline const std::byte* q4_block(const MatmulArgs& args, size_t row, size_t block) {
-  const size_t last = args.out_end - 1;
-  return args.weights + (row < last ? row : last) / Q4::kTileRows * args.row_bytes +
-         block * sizeof(Q4::Block);
-}
-
-inline void prefetch_q4(const std::byte* block) {
-#pragma GCC unroll 9
-  for (size_t line = 0; line < sizeof(Q4::Block); line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(block + kPrefetchBytes + line), _MM_HINT_T0);
-  }
-}
-
-// The sixteen offsets of a block of Q4, in quarters.
-inline __m128i q4_offsets(const std::byte* block) {
-  const __m128i packed =
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + offsetof(Q4::Block, offsets)));
-  const __m128i both = _mm_unpacklo_epi64(packed, _mm_srli_epi16(packed, 4));
-  return _mm_shuffle_epi8(load16(Q4::kOffsets), _mm_and_si128(both, _mm_set1_epi8(15)));
-}
-
 // The sum of a group's 32 values; with kHalves of each 16.
 template <bool kHalves>
 inline void value_sums(const int8_t* values, int32_t (&sums)[2]) {

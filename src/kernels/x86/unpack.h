@@ -254,6 +254,33 @@ void decode_row(const std::byte* row, float* dst, size_t cols) {
   }
 }
 
+// Row `row` of a tile of Q4, the same values as Q4::decode_row.
+inline void decode_q4(const std::byte* tile, size_t row, float* dst, size_t cols) {
+  constexpr int kChunkBytes = 4 * Q4::kTileRows;
+  const __m256i places =
+      _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(kChunkBytes));
+  const __m256i low = _mm256_set1_epi8(15);
+  for (size_t begin = 0; begin < cols; begin += Q4::kBlockValues, tile += sizeof(Q4::Block)) {
+    const auto code = static_cast<int32_t>(tile[offsetof(Q4::Block, scales) + row]);
+    const __m256 scale = _mm256_castsi256_ps(
+        _mm256_set1_epi32((code << Q4::kScaleShift) + static_cast<int32_t>(Q4::kScaleBits)));
+    const auto pair = static_cast<uint8_t>(tile[offsetof(Q4::Block, offsets) + row % 8]);
+    const uint8_t place = Q4::kOffsets[row < 8 ? pair & 15 : pair >> 4];
+    const __m256 offset = _mm256_set1_ps(static_cast<float>(place) * Q4::kOffsetUnit);
+    const __m256i both = _mm256_i32gather_epi32(
+        reinterpret_cast<const int*>(tile + offsetof(Q4::Block, quants) + row * 4), places, 1);
+    alignas(32) uint8_t quants[Q4::kBlockValues];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(quants), _mm256_and_si256(both, low));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(quants + Q4::kHalfValues),
+                       _mm256_and_si256(_mm256_srli_epi16(both, 4), low));
+    for (size_t i = 0; i < Q4::kBlockValues; i += 8) {
+      const __m256 values =
+          bytes_to_floats(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(quants + i)));
+      _mm256_storeu_ps(dst + begin + i, _mm256_mul_ps(scale, _mm256_sub_ps(values, offset)));
+    }
+  }
+}
+
 }  // namespace x86
 }  // namespace
 }  // namespace phidias
