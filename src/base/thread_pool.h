@@ -39,7 +39,8 @@ class ParallelFor {
 };
 
 // Threads that spin for a short while (about 50 us) and then sleep on a futex. The calling thread
-// takes share 0, and a single unit. One caller at a time (a second one waits); several pools can live in one process.
+// takes share 0, and a single unit. One caller at a time (a second one waits); several pools can
+// live in one process.
 class ThreadPool final : public ParallelFor {
  public:
   explicit ThreadPool(size_t threads);  // 0 is taken as 1

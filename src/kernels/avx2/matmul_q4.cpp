@@ -64,10 +64,8 @@ struct FewRows {
 
   template <size_t kRows>
   [[gnu::always_inline]] static inline void add_pair(const std::byte* block, size_t half,
-                                                     const int8_t* const (&x)[kRows],
-                                                     const float* const (&scales)[kRows],
-                                                     const float* const (&sums)[kRows],
-                                                     size_t group, Floats (&chains)[kRows]) {
+                                                     const FirstTerms<kRows>& terms,
+                                                     Floats (&chains)[kRows]) {
     __m256i low[kRows];
     __m256i high[kRows];
 #pragma GCC unroll 4
@@ -77,20 +75,19 @@ struct FewRows {
       const Quants quants(block, half, k);
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
-        const int8_t* values = x[r] + group * kQuantGroup + k * 4;
-        low[r] = _mm256_add_epi16(low[r], _mm256_maddubs_epi16(quants.low, four_values(values)));
+        const auto& values = terms.values[k];
+        low[r] = _mm256_add_epi16(
+            low[r], _mm256_maddubs_epi16(quants.low, _mm256_set1_epi32(values[0][r])));
         high[r] = _mm256_add_epi16(
-            high[r], _mm256_maddubs_epi16(quants.high, four_values(values + kQuantGroup)));
+            high[r], _mm256_maddubs_epi16(quants.high, _mm256_set1_epi32(values[1][r])));
       }
     }
     const Numbers numbers(block, half);
 #pragma GCC unroll 4
     for (size_t r = 0; r < kRows; ++r) {
-      const float* scale = scales[r] + group;
-      const float* sum = sums[r] + group;
-      Floats part = _mm256_mul_ps(whole(low[r]), _mm256_set1_ps(scale[0]));
-      part = _mm256_fmadd_ps(whole(high[r]), _mm256_set1_ps(scale[1]), part);
-      part = _mm256_fmadd_ps(numbers.offset, _mm256_set1_ps(sum[0] + sum[1]), part);
+      Floats part = _mm256_mul_ps(whole(low[r]), _mm256_set1_ps(terms.scales[0][r]));
+      part = _mm256_fmadd_ps(whole(high[r]), _mm256_set1_ps(terms.scales[1][r]), part);
+      part = _mm256_fmadd_ps(numbers.offset, _mm256_set1_ps(terms.sums[r]), part);
       chains[r] = _mm256_fmadd_ps(part, numbers.scale, chains[r]);
     }
   }

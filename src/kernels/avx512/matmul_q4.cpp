@@ -45,7 +45,7 @@ struct FewRows {
   using Floats = __m512;
   static constexpr size_t kVectors = 1;
   // More rows pay for a panel.
-  static constexpr size_t kMostRows = 8;
+  static constexpr size_t kMostRows = 4;
   template <size_t kRows>
   static constexpr size_t kTiles = kRows <= 2 ? 4 : 2;
 
@@ -54,10 +54,8 @@ struct FewRows {
 
   template <size_t kRows>
   [[gnu::always_inline]] static inline void add_pair(const std::byte* block, size_t,
-                                                     const int8_t* const (&x)[kRows],
-                                                     const float* const (&scales)[kRows],
-                                                     const float* const (&sums)[kRows],
-                                                     size_t group, Floats (&chains)[kRows]) {
+                                                     const FirstTerms<kRows>& terms,
+                                                     Floats (&chains)[kRows]) {
     __m512i low[kRows];
     __m512i high[kRows];
 #pragma GCC unroll 8
@@ -67,19 +65,17 @@ struct FewRows {
       const Quants quants(block, k);
 #pragma GCC unroll 8
       for (size_t r = 0; r < kRows; ++r) {
-        const int8_t* values = x[r] + group * kQuantGroup + k * 4;
-        low[r] = _mm512_dpbusd_epi32(low[r], quants.low, four_values(values));
-        high[r] = _mm512_dpbusd_epi32(high[r], quants.high, four_values(values + kQuantGroup));
+        low[r] = _mm512_dpbusd_epi32(low[r], quants.low, _mm512_set1_epi32(terms.values[k][0][r]));
+        high[r] =
+            _mm512_dpbusd_epi32(high[r], quants.high, _mm512_set1_epi32(terms.values[k][1][r]));
       }
     }
     const Numbers numbers(block);
 #pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) {
-      const float* scale = scales[r] + group;
-      const float* sum = sums[r] + group;
-      Floats part = Vec::mul(_mm512_cvtepi32_ps(low[r]), Vec::set(scale[0]));
-      part = Vec::fma(_mm512_cvtepi32_ps(high[r]), Vec::set(scale[1]), part);
-      part = Vec::fma(numbers.offset, Vec::set(sum[0] + sum[1]), part);
+      Floats part = Vec::mul(_mm512_cvtepi32_ps(low[r]), Vec::set(terms.scales[0][r]));
+      part = Vec::fma(_mm512_cvtepi32_ps(high[r]), Vec::set(terms.scales[1][r]), part);
+      part = Vec::fma(numbers.offset, Vec::set(terms.sums[r]), part);
       chains[r] = Vec::fma(part, numbers.scale, chains[r]);
     }
   }

@@ -62,7 +62,7 @@ struct NextPanel {
   size_t bytes = 0;  // of a piece
 
   // The share of group `group` of this panel.
-  void prefetch(size_t group) const {
+  [[gnu::always_inline]] inline void prefetch(size_t group) const {
     if constexpr (kParts > 1) {
       prefetch_piece(group / kParts, group % kParts * bytes / kParts,
                      (group % kParts + 1) * bytes / kParts);
@@ -71,7 +71,7 @@ struct NextPanel {
         prefetch_piece(piece, 0, bytes);
     }
   }
-  void prefetch_piece(size_t piece, size_t begin, size_t end) const {
+  [[gnu::always_inline]] inline void prefetch_piece(size_t piece, size_t begin, size_t end) const {
     for (size_t at = begin; at < end; at += kLine) __builtin_prefetch(first + piece * stride + at);
   }
 };

@@ -28,13 +28,39 @@ inline __m128i q4_offsets(const std::byte* block) {
 // lies beyond the last tile may be asked for.
 inline constexpr size_t kBlocksAhead = 8;
 
+// The first terms of kRows rows in the order of their use: all of a block lies at constant places.
+template <size_t kRows>
+struct FirstTerms {
+  int32_t values[Q4::kChunks][2][kRows];  // four columns of each row, of both halves in turn
+  float scales[2][kRows];
+  float sums[kRows];  // of both halves
+};
+
+template <size_t kRows>
+void gather_first_terms(const QuantizedRows& q, size_t cols, FirstTerms<kRows>* blocks) {
+  for (size_t r = 0; r < kRows; ++r) {
+    const QuantizedRows row = q.from(r, cols);
+    for (size_t block = 0; block < cols / Q4::kBlockValues; ++block) {
+      FirstTerms<kRows>& terms = blocks[block];
+      for (size_t half = 0; half < 2; ++half) {
+        const size_t group = 2 * block + half;
+        terms.scales[half][r] = row.scales[group];
+        for (size_t k = 0; k < Q4::kChunks; ++k) {
+          std::memcpy(&terms.values[k][half][r], row.values + group * kQuantGroup + k * 4,
+                      sizeof(int32_t));
+        }
+      }
+      terms.sums[r] = row.sums[2 * block] + row.sums[2 * block + 1];
+    }
+  }
+}
+
 // A is the arithmetic of an instruction set:
-//   Floats     a register of floats, with load, store, zero
+//   Floats     a register of floats, with store, zero
 //   kVectors   registers for the rows of a tile
 //   kMostRows  activation rows that it takes at once
 //   kTiles<kRows>  tiles side by side
-//   add_pair<kRows>(block, vector, x, column, scales, sums, group, chains)
-//              both first terms of a block; x, scales, sums [kRows] point to each row's beginning
+//   add_pair(block, vector, first_terms, chains)
 //   add_second(block, half, vector, values, scale, sum, chain)
 template <class A, size_t kRows>
 void multiply_few_rows_q4(const MatmulArgs& args) {
@@ -44,18 +70,10 @@ void multiply_few_rows_q4(const MatmulArgs& args) {
   constexpr size_t kLanes = Q4::kTileRows / kVectors;
   constexpr size_t kAhead = kBlocksAhead / kTiles;
   constexpr size_t kChunkBlocks = kChunkColumns / Q4::kBlockValues;
+  static_assert(sizeof(FirstTerms<kRows>) <= kScratchWeightRows * Q4::kBlockValues * sizeof(float));
   const size_t blocks = args.cols / Q4::kBlockValues;
-  const int8_t* x[kRows];
-  const float* scales[kRows];
-  const float* sums[kRows];
-  const float* second_scales[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    const QuantizedRows row = args.q.from(r, args.cols);
-    x[r] = row.values;
-    scales[r] = row.scales;
-    sums[r] = row.sums;
-    second_scales[r] = row.second_scales;
-  }
+  auto* terms = reinterpret_cast<FirstTerms<kRows>*>(args.scratch);
+  gather_first_terms(args.q, args.cols, terms);
   const size_t last_tile = (args.out_end - 1) / Q4::kTileRows;
   for (size_t first = args.out_begin / Q4::kTileRows; first <= last_tile; first += kTiles) {
     const std::byte* tiles[kTiles];
@@ -84,14 +102,13 @@ void multiply_few_rows_q4(const MatmulArgs& args) {
                 _MM_HINT_T0);
           }
 #pragma GCC unroll 2
-          for (size_t v = 0; v < kVectors; ++v)
-            A::template add_pair<kRows>(at, v, x, scales, sums, 2 * block, chains[t][v]);
+          for (size_t v = 0; v < kVectors; ++v) A::add_pair(at, v, terms[block], chains[t][v]);
         }
       }
       for (size_t g = 2 * chunk; g < 2 * end; ++g) {
         for (size_t r = 0; r < kRows; ++r) {
-          if (second_scales[r][g] == 0) continue;
           const QuantizedRows row = args.q.from(r, args.cols);
+          if (row.second_scales[g] == 0) continue;
           for (size_t t = 0; t < kTiles; ++t) {
             const std::byte* at = tiles[t] + g / 2 * sizeof(Q4::Block);
             for (size_t v = 0; v < kVectors; ++v) {
