@@ -8,7 +8,11 @@
 
 namespace phidias::cli {
 
-Result<ImageHandle> encode_shown(Engine& engine, const std::string& file, uint32_t crops) {
+namespace {
+
+// Calls `encode` with options that show how far it is.
+template <typename Encode>
+auto shown(const std::string& file, uint32_t crops, Encode&& encode) {
   ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
   const std::string label = "reading " + std::filesystem::path(file).filename().string();
   ImageOptions options;
@@ -17,7 +21,15 @@ Result<ImageHandle> encode_shown(Engine& engine, const std::string& file, uint32
     bar.update(label, done, total);
     return !interrupted();
   };
-  return encode_image_file(engine, file, options);
+  return encode(options);
+}
+
+}  // namespace
+
+Result<ImageHandle> encode_shown(Engine& engine, const std::string& file, uint32_t crops) {
+  return shown(file, crops, [&](const ImageOptions& options) {
+    return encode_image_file(engine, file, options);
+  });
 }
 
 void ImageArguments::declare(CLI::App& app) {
@@ -39,6 +51,20 @@ Result<std::vector<ImageHandle>> ImageArguments::encode(Engine& engine) const {
   std::vector<ImageHandle> images;
   for (const std::string& file : files) {
     auto image = encode_shown(engine, file, crops);
+    if (!image.ok()) return std::move(image).error();
+    images.push_back(std::move(*image));
+  }
+  return images;
+}
+
+Result<std::vector<ImageTraced>> ImageArguments::trace(Engine& engine,
+                                                       const std::vector<Read>& reads,
+                                                       const Edits& edits) const {
+  std::vector<ImageTraced> images;
+  for (const std::string& file : files) {
+    auto image = shown(file, crops, [&](const ImageOptions& options) {
+      return trace_image_file(engine, file, reads, edits, options);
+    });
     if (!image.ok()) return std::move(image).error();
     images.push_back(std::move(*image));
   }

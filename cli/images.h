@@ -8,6 +8,7 @@
 #include "command.h"
 #include "phidias/engine.h"
 #include "phidias/image.h"
+#include "phidias/image_trace.h"
 
 namespace phidias::cli {
 
@@ -22,6 +23,9 @@ struct ImageArguments {
   static void declare_crops(CLI::App& app, uint32_t& crops);
   // In the order in which they were given, the first is image 1.
   Result<std::vector<ImageHandle>> encode(Engine& engine) const;
+  // The same, each image looked into.
+  Result<std::vector<ImageTraced>> trace(Engine& engine, const std::vector<Read>& reads,
+                                         const Edits& edits) const;
 };
 
 // The text with the tags of images [first, first + count) in front, each on a line of its own, as

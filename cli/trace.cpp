@@ -70,28 +70,91 @@ void print_plan(const TracePlan& plan) {
   std::printf("; layers whose attention leaves the fast path: %zu\n", plan.explicit_layers.size());
 }
 
-Status save(const Traced& traced, const std::vector<Read>& reads, const std::string& path) {
-  std::vector<NamedTensor> tensors;
-  std::vector<std::pair<std::string, size_t>> taken;  // names, and the reads they came from
-  for (const Traced::Entry& entry : traced.entries) {
-    bool again = false;
-    for (const auto& [name, read] : taken) {
-      if (name != entry.name) continue;
-      again = true;
-      if (reads[read].value.selection != reads[entry.read].value.selection) {
-        return Error{Code::kInvalidArgument,
-                     "is read twice, with different selections",
-                     {{}, {}, entry.name}};
-      }
-    }
-    if (again) continue;
-    taken.emplace_back(entry.name, entry.read);
-    tensors.push_back({entry.name, entry.tensor.type, entry.tensor.shape, entry.tensor.data()});
+// What a run or an image's encoding was asked for, and what came of it.
+struct Part {
+  std::vector<Read> reads;
+  Edits edits;
+  std::vector<size_t> edit_numbers;  // in the list that was given
+  std::string prefix = {};           // of the tensors' names
+  Traced traced = {};
+};
+
+// Values of images are computed before the run.
+std::pair<Part, Part> image_and_run(const std::vector<Read>& reads, const Edits& edits) {
+  Part image, run;
+  for (const Read& read : reads)
+    (of_images(info_of(read.value.id).module) ? image : run).reads.push_back(read);
+  for (size_t i = 0; i < edits.size(); ++i) {
+    Part& part = of_images(info_of(edits[i].value.id).module) ? image : run;
+    part.edits += edits[i];
+    part.edit_numbers.push_back(i + 1);
   }
-  const std::vector<int64_t> tokens(traced.tokens.begin(), traced.tokens.end());
+  return {std::move(image), std::move(run)};
+}
+
+void warn(const Part& part) {
+  for (size_t i = 0; i < part.edits.size(); ++i) {
+    if (part.traced.edits[i].rows > 0) continue;
+    std::fprintf(stderr, "warning: edit %zu touched no position\n", part.edit_numbers[i]);
+  }
+  if (part.traced.all_hidden > 0) {
+    std::fprintf(stderr, "note: edits hid every key from %zu queries; their probabilities are 0\n",
+                 part.traced.all_hidden);
+  }
+}
+
+Status save(const std::vector<Part>& parts, const std::string& path) {
+  std::vector<NamedTensor> tensors;
+  for (const Part& part : parts) {
+    std::vector<std::pair<std::string, size_t>> taken;  // names, and the reads they came from
+    for (const Traced::Entry& entry : part.traced.entries) {
+      bool again = false;
+      for (const auto& [name, read] : taken) {
+        if (name != entry.name) continue;
+        again = true;
+        if (part.reads[read].value.selection != part.reads[entry.read].value.selection) {
+          return Error{Code::kInvalidArgument,
+                       "is read twice, with different selections",
+                       {{}, {}, entry.name}};
+        }
+      }
+      if (again) continue;
+      taken.emplace_back(entry.name, entry.read);
+      tensors.push_back(
+          {part.prefix + entry.name, entry.tensor.type, entry.tensor.shape, entry.tensor.data()});
+    }
+  }
+  std::vector<int64_t> tokens;
+  for (const Part& part : parts)
+    tokens.insert(tokens.end(), part.traced.tokens.begin(), part.traced.tokens.end());
   if (!tokens.empty())
     tensors.push_back({"tokens", TensorType::kI64, {tokens.size()}, tokens.data()});
   return save_tensors(path, tensors);
+}
+
+// Encodes the images; a part for each that is looked into, whose names have the image's number in
+// front where there are several.
+Result<std::vector<ImageHandle>> encode(const ImageArguments& arguments, Engine& engine,
+                                        const Part& image, std::vector<Part>& parts) {
+  if (image.reads.empty() && image.edits.empty()) return arguments.encode(engine);
+  if (arguments.files.empty()) {
+    return Error{Code::kInvalidArgument,
+                 "is of an image; show one with --image",
+                 {{},
+                  {},
+                  image.reads.empty() ? image.edits[0].value.to_string()
+                                      : image.reads.front().value.to_string()}};
+  }
+  auto traced = arguments.trace(engine, image.reads, image.edits);
+  if (!traced.ok()) return std::move(traced).error();
+  std::vector<ImageHandle> images;
+  for (ImageTraced& one : *traced) {
+    images.push_back(std::move(one.image));
+    parts.push_back(image);
+    if (traced->size() > 1) parts.back().prefix = "images." + std::to_string(images.size()) + ".";
+    parts.back().traced = std::move(one.traced);
+  }
+  return images;
 }
 
 Result<int> trace(const TraceArguments& arguments) {
@@ -99,17 +162,19 @@ Result<int> trace(const TraceArguments& arguments) {
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
   install_interrupt_handler();
-  auto images = arguments.images.encode(**engine);
+  auto reads = reads_of(arguments, model);
+  if (!reads.ok()) return std::move(reads).error();
+  auto edits = read_edits(arguments.edits);
+  if (!edits.ok()) return std::move(edits).error();
+  auto [image, run_part] = image_and_run(*reads, *edits);
+  std::vector<Part> parts;
+  auto images = encode(arguments.images, **engine, image, parts);
   if (!images.ok()) {
     if (images.error().code == Code::kCancelled) return kExitInterrupted;
     return std::move(images).error();
   }
   auto ids = arguments.input.read_ids(model.tokenizer().get(), *images);
   if (!ids.ok()) return std::move(ids).error();
-  auto reads = reads_of(arguments, model);
-  if (!reads.ok()) return std::move(reads).error();
-  auto edits = read_edits(arguments.edits);
-  if (!edits.ok()) return std::move(edits).error();
   auto metric = metric_of(arguments, model);
   if (!metric.ok()) return std::move(metric).error();
   auto policy = arguments.run.rope_policy();
@@ -122,8 +187,8 @@ Result<int> trace(const TraceArguments& arguments) {
   options.images = std::move(*images);
   options.max_bytes = arguments.max_mib << 20;
   Trace run(**engine, std::move(*ids), std::move(options));
-  for (const Read& read : *reads) run.read(read);
-  run.edit(*edits);
+  for (const Read& read : run_part.reads) run.read(read);
+  run.edit(run_part.edits);
   run.metric(*metric);
   if (arguments.plan) {
     const auto plan = run.plan();
@@ -131,17 +196,12 @@ Result<int> trace(const TraceArguments& arguments) {
     print_plan(*plan);
     return kExitOk;
   }
-  const auto traced = run.run();
-  if (!traced.ok()) return traced.error();
-  for (size_t i = 0; i < edits->size(); ++i) {
-    if (traced->edits[i].rows == 0)
-      std::fprintf(stderr, "warning: edit %zu touched no position\n", i + 1);
-  }
-  if (traced->all_hidden > 0) {
-    std::fprintf(stderr, "note: edits hid every key from %zu queries; their probabilities are 0\n",
-                 traced->all_hidden);
-  }
-  const Status saved = save(*traced, *reads, arguments.output);
+  auto traced = run.run();
+  if (!traced.ok()) return std::move(traced).error();
+  run_part.traced = std::move(*traced);
+  parts.push_back(std::move(run_part));
+  for (const Part& part : parts) warn(part);
+  const Status saved = save(parts, arguments.output);
   if (!saved.ok()) return saved.error();
   return kExitOk;
 }

@@ -28,9 +28,10 @@ struct RandomModelOptions {
 // Without a tokenizer. Errors: kInvalidArgument (an unknown shape or recipe, with the names),
 // kOutOfMemory with the figures where the weights do not fit.
 Result<std::shared_ptr<const Model>> random_model(const RandomModelOptions& options);
-// Writes a model's weights as they are to a GGUF file, for runs of other programs on the same
-// ones. For models made by random_model(). Errors: kIo.
-Status save_random_model(const Model& model, const std::filesystem::path& file);
+// The weights of such a model to a GGUF file, for runs of other programs on the same ones. Needs
+// the memory of one layer. Errors: those of random_model(); kUnsupported for a shape that GGUF has
+// no layout for; kIo.
+Status save_random_model(const RandomModelOptions& options, const std::filesystem::path& file);
 
 // The machine's own limits, by loops that do nothing else.
 struct MachineReading {
@@ -50,6 +51,8 @@ struct BenchOptions {
   uint32_t new_tokens = 128;
   std::vector<uint32_t> depths = {0};   // positions of context; 0: after the prompt
   std::vector<uint32_t> batches = {1};  // sequences that decode together, with prompts of their own
+  // Tiles that an image is cut into, the whole image not counted, for models that see images.
+  std::vector<uint32_t> image_tiles = {1};
   uint32_t repetitions = 5;
   bool compare_with_exact = true;
   uint64_t seed = 1;
@@ -81,8 +84,8 @@ struct BenchReport {
 // How many positions of the prompt are compared with exact numerics, which are far slower.
 inline constexpr uint32_t kComparedPositions = 16;
 
-// Metrics: first_token_s, prefill_tok_s, decode_tok_s, batch_decode_tok_s; peak_rss_bytes of each
-// setting, while it ran; max_abs_diff (logits of the prompt's first kComparedPositions positions,
+// Metrics: first_token_s, prefill_tok_s, decode_tok_s, batch_decode_tok_s; image_s; peak_rss_bytes
+// of each setting, while it ran; max_abs_diff (logits of the prompt's first kComparedPositions positions,
 // from exact numerics). The model is run as generation runs it: each token is read by the host.
 // Decoding at a depth and of several sequences begins at positions that hold no real keys and
 // values, since speed does not depend on them. Errors: those of the engine; kCancelled.

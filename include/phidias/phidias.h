@@ -15,6 +15,7 @@
 #include "phidias/heads.h"
 #include "phidias/hub.h"
 #include "phidias/image.h"
+#include "phidias/image_trace.h"
 #include "phidias/importance.h"
 #include "phidias/inspect.h"
 #include "phidias/lens.h"

@@ -35,20 +35,29 @@ enum class Layout : uint8_t {
   kRotation,        // [batch, seq, rotary_dim / 2]
   kExperts,         // [batch, seq, num_experts]
   kPicks,           // [batch, seq, experts_per_token]
+  kBlocks,          // [batch, num_heads, seq, key_blocks], integers
+  kPatches,         // [tile, patch, tower_size]
+  kImageRows,       // [batch, token, width]
 };
 // "Residual", and the names of its axes.
 std::string_view name_of(Layout layout);
 std::span<const std::string_view> axes_of(Layout layout);
 
-// Where a value lives in the tree of modules.
-enum class Module : uint8_t { kModel, kLayer, kAttention, kMlp };
+// Where a value lives in the tree of modules. Those of the tower are computed when an image is
+// encoded, before any pass (phidias/image_trace.h).
+enum class Module : uint8_t { kModel, kLayer, kAttention, kMlp, kVision, kVisionLayer };
+constexpr bool has_layers(Module module) {
+  return module != Module::kModel && module != Module::kVision;
+}
+constexpr bool of_images(Module module) { return module >= Module::kVision; }
 
-// In the order in which a pass meets them.
+// In the order in which a pass meets them; those of images behind all others.
 enum class ValueId : uint8_t {
   kInputIds,
   kAttentionMask,
   kInputSize,
   kTokenEmbeddings,
+  kMergedEmbeddings,
   kLayerInput,
   kAttentionNormScale,
   kAttentionNormOutput,
@@ -58,6 +67,7 @@ enum class ValueId : uint8_t {
   kRotaryCos,
   kRotarySin,
   kRotaryFactorSet,
+  kVisibleBlocks,
   kAttentionQueries,
   kAttentionKeys,
   kAttentionValues,
@@ -86,8 +96,12 @@ enum class ValueId : uint8_t {
   kLmHeadOutput,
   kLogits,
   kNextTokenProbs,
+  kPatchEmbeddings,
+  kBlockOutput,
+  kMergedPatches,
+  kImageFeatures,
 };
-inline constexpr size_t kValueCount = 41;
+inline constexpr size_t kValueCount = 47;
 
 struct ValueInfo {
   ValueId id;
@@ -186,7 +200,7 @@ class Value;
 inline constexpr bool has_heads(Layout layout) {
   return layout == Layout::kQueries || layout == Layout::kKeys || layout == Layout::kValues ||
          layout == Layout::kPattern || layout == Layout::kHeadOutputs ||
-         layout == Layout::kContributions;
+         layout == Layout::kContributions || layout == Layout::kBlocks;
 }
 
 class Edit;
@@ -251,6 +265,7 @@ struct AttentionValues {
   Value<Layout::kRotation> rotary_cos{ValueId::kRotaryCos, layers};
   Value<Layout::kRotation> rotary_sin{ValueId::kRotarySin, layers};
   Value<Layout::kTokens> rotary_factor_set{ValueId::kRotaryFactorSet, layers};
+  Value<Layout::kBlocks> visible_blocks{ValueId::kVisibleBlocks, layers};
   Value<Layout::kQueries> attention_queries{ValueId::kAttentionQueries, layers};
   Value<Layout::kKeys> attention_keys{ValueId::kAttentionKeys, layers};
   Value<Layout::kValues> attention_values{ValueId::kAttentionValues, layers};
@@ -299,18 +314,41 @@ struct LayersValues {
   LayerValues all() const { return LayerValues({false, 0}); }
 };
 
+struct VisionLayerValues {
+  explicit VisionLayerValues(LayerRange of) : block_output{ValueId::kBlockOutput, of} {}
+  Value<Layout::kPatches> block_output;
+};
+
+// vision.layers[3].block_output: the tower's layers, not the decoder's.
+struct VisionLayersValues {
+  VisionLayerValues operator[](int32_t layer) const { return VisionLayerValues({true, layer}); }
+  VisionLayerValues range(int32_t begin, int32_t end) const {
+    return VisionLayerValues({false, begin, end});
+  }
+  VisionLayerValues all() const { return VisionLayerValues({false, 0}); }
+};
+
+struct VisionValues {
+  Value<Layout::kPatches> patch_embeddings{ValueId::kPatchEmbeddings};
+  VisionLayersValues layers;
+  Value<Layout::kImageRows> merged_patches{ValueId::kMergedPatches};
+  Value<Layout::kImageRows> image_features{ValueId::kImageFeatures};
+};
+
 // The handles of any model. `Model` has them as its own members.
 struct ModelValues {
   Value<Layout::kTokens> input_ids{ValueId::kInputIds};
   Value<Layout::kTokens> attention_mask{ValueId::kAttentionMask};
   Value<Layout::kSize> input_size{ValueId::kInputSize};
   Value<Layout::kResidual> token_embeddings{ValueId::kTokenEmbeddings};
+  Value<Layout::kResidual> merged_embeddings{ValueId::kMergedEmbeddings};
   LayersValues layers;
   Value<Layout::kScale> final_norm_scale{ValueId::kFinalNormScale};
   Value<Layout::kResidual> final_norm_output{ValueId::kFinalNormOutput};
   Value<Layout::kLogits> lm_head_output{ValueId::kLmHeadOutput};
   Value<Layout::kLogits> logits{ValueId::kLogits};
   Value<Layout::kNextTokenProbs> next_token_probs{ValueId::kNextTokenProbs};
+  VisionValues vision;
 };
 inline const ModelValues kValues;
 

@@ -29,6 +29,10 @@ const char* module_name(Module module) {
       return "layers.self_attn";
     case Module::kMlp:
       return "layers.mlp";
+    case Module::kVision:
+      return "vision";
+    case Module::kVisionLayer:
+      return "vision.layers";
   }
   return "";
 }
@@ -58,7 +62,7 @@ void bind_values(nb::module_& module) {
       .def_ro("name", &ValueInfo::name)
       .def_prop_ro(
           "module", [](const ValueInfo& self) { return module_name(self.module); },
-          "'model', 'layers', 'layers.self_attn' or 'layers.mlp'.")
+          "'model', 'layers', 'layers.self_attn', 'layers.mlp', 'vision' or 'vision.layers'.")
       .def_prop_ro(
           "layout", [](const ValueInfo& self) { return name_of(self.layout); },
           "The name of its layout, such as 'Residual'.")
@@ -92,14 +96,14 @@ void bind_values(nb::module_& module) {
       .def_prop_ro(
           "layer",
           [](const ValueRef& self) -> std::optional<int32_t> {
-            if (info_of(self.id).module == Module::kModel || !self.layers.single) return {};
+            if (!has_layers(info_of(self.id).module) || !self.layers.single) return {};
             return self.layers.begin;
           },
           "The layer, where it is of one.")
       .def_prop_ro(
           "many_layers",
           [](const ValueRef& self) {
-            return info_of(self.id).module != Module::kModel && !self.layers.single;
+            return has_layers(info_of(self.id).module) && !self.layers.single;
           },
           "It is of a range of layers.")
       .def_prop_ro(

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "api/bench_images.h"
 #include "api/model_impl.h"
 #include "base/cpu.h"
 #include "base/random.h"
@@ -350,6 +351,11 @@ Result<BenchReport> bench(const std::shared_ptr<const Model>& model, const Bench
                              [&](Engine& engine) { return run.decode_together(engine, batch); }));
   }
   report.after = read_machine(report.threads, report.isa);
+  for (const uint32_t tiles : options.image_tiles) {
+    if (!model->info().vision) break;
+    PHIDIAS_TRY(BenchRow row, bench_image(*engine, tiles, options, report.before, report.after));
+    run.rows.push_back(std::move(row));
+  }
 
   if (options.compare_with_exact && report.numerics == Numerics::kFast) {
     if (options.progress) options.progress("comparing with exact numerics", total, total);

@@ -45,6 +45,7 @@ std::optional<Site> input_site(TensorRole role) {
     case TensorRole::kHead:
       return Site::kFinalNormOutput;
     case TensorRole::kEmbedding:
+    case TensorRole::kTower:
     case TensorRole::kOther:
       break;
   }

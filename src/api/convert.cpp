@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "formats/carried_files.h"
 #include "formats/gguf_writer.h"
+#include "model/registry.h"
 #include "text/gguf_tokenizer_writer.h"
 #include "text/tokenizer_impl.h"
 
@@ -72,6 +73,54 @@ Status carry_files(GgufHeader& header, const fs::path& folder) {
   return {};
 }
 
+struct GgufContents {
+  GgufHeader header;
+  ConversionPlan plan;
+  std::vector<std::string> notices;
+};
+
+Result<GgufContents> contents_of_gguf(const ModelFiles& files, const Recipe& recipe,
+                                      const std::string& name) {
+  GgufContents contents;
+  const GgufFile& file = *files.checkpoint.gguf;
+  uint32_t file_type = recipe.file_type;
+  if (recipe.base.empty()) {  // types are kept
+    PHIDIAS_TRY(const auto stated, file.optional_unsigned("general.file_type"));
+    file_type = static_cast<uint32_t>(stated.value_or(Recipe::kNoFileType));
+  }
+  copy_keys(contents.header, file, name, file_type);
+  contents.plan = plan_copy(files.checkpoint.tensors.tensors, *files.names);
+  return contents;
+}
+
+// Where GGUF has no layout: the folder's files and its tensors by their own names.
+Result<GgufContents> contents_of_carried_folder(const ModelFiles& files, const Recipe& recipe,
+                                                const std::string& name) {
+  GgufContents contents;
+  add_general_keys(contents.header, files.spec, name, recipe.file_type);
+  PHIDIAS_CHECK_OK(carry_files(contents.header, files.path));
+  contents.plan = plan_copy(files.checkpoint.tensors.tensors, *files.names);
+  contents.notices.push_back("GGUF has no layout for models of type " + files.spec.type +
+                             ": this program reads the file, others do not");
+  return contents;
+}
+
+Result<GgufContents> contents_of(const ModelFiles& files, const ModelWeights& weights,
+                                 const Recipe& recipe, const std::string& wanted_name) {
+  if (files.checkpoint.gguf) return contents_of_gguf(files, recipe, wanted_name);
+  const std::string name = wanted_name.empty() ? name_of_folder(files.path) : wanted_name;
+  if (!has_gguf_layout(files.spec.type)) return contents_of_carried_folder(files, recipe, name);
+  GgufContents contents;
+  PHIDIAS_TRY(const auto tokenizer, load_tokenizer_for(files));
+  add_model_keys(contents.header, files.spec, name_for_vocabulary(name, tokenizer.get()),
+                 recipe.file_type);
+  PHIDIAS_CHECK_OK(add_tokenizer(contents.header, files, tokenizer.get(), contents.notices));
+  PHIDIAS_CHECK_OK(carry_files(contents.header, files.path));
+  PHIDIAS_TRY(contents.plan, plan_gguf(files.spec, weights));
+  add_long_rope_factors(contents.plan, files.spec);
+  return contents;
+}
+
 }  // namespace
 
 Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
@@ -91,29 +140,8 @@ Result<ConversionReport> write_gguf(const fs::path& model, const fs::path& file,
                  {file.string(), {}, {}}};
   }
 
-  GgufHeader header;
-  ConversionPlan plan;
-  std::vector<std::string> notices;
-  if (files.checkpoint.gguf) {
-    const bool keeps = recipe->base.empty();
-    uint32_t file_type = recipe->file_type;
-    if (keeps) {
-      PHIDIAS_TRY(const auto stated, files.checkpoint.gguf->optional_unsigned("general.file_type"));
-      file_type = static_cast<uint32_t>(stated.value_or(Recipe::kNoFileType));
-    }
-    copy_keys(header, *files.checkpoint.gguf, options.model_name, file_type);
-    plan = plan_copy(*files.checkpoint.gguf);
-  } else {
-    PHIDIAS_TRY(const auto tokenizer, load_tokenizer_for(files));
-    const std::string name =
-        options.model_name.empty() ? name_of_folder(model) : options.model_name;
-    add_model_keys(header, files.spec, name_for_vocabulary(name, tokenizer.get()),
-                   recipe->file_type);
-    PHIDIAS_CHECK_OK(add_tokenizer(header, files, tokenizer.get(), notices));
-    PHIDIAS_CHECK_OK(carry_files(header, files.path));
-    PHIDIAS_TRY(plan, plan_gguf(files.spec, weights));
-    add_long_rope_factors(plan, files.spec);
-  }
+  PHIDIAS_TRY(GgufContents contents, contents_of(files, weights, *recipe, options.model_name));
+  auto& [header, plan, notices] = contents;
   choose_formats(plan, *recipe, files.spec.layers);
   if (options.importance) {
     const auto named = [&](const PlannedTensor& tensor) {

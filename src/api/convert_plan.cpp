@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <optional>
+#include <tuple>
 
 #include "api/calibration.h"
 #include "base/mapped_file.h"
@@ -82,7 +84,9 @@ class Planner {
              size_t interleaved) {
     const AttentionSpec& attention = spec.attention;
     norm(names_.attention_norm, layer.attention_norm, layer.attention_norm_bias, i);
-    if (fused) {
+    if (spec.grouped_qkv) {
+      grouped(names_.qkv, layer, attention, i);
+    } else if (fused) {
       matrix(names_.qkv, layer.qkv, TensorRole::kQkv, i);
       bias(names_.qkv, layer.qkv_bias, i);
     } else {
@@ -104,12 +108,14 @@ class Planner {
     }
     if (fused) {
       matrix(names_.gate_up, layer.gate_up, TensorRole::kGateUp, i);
+      bias(names_.gate_up, layer.gate_up_bias, i);
     } else {
       parts(layer.gate_up, i,
             {{names_.gate, spec.ffn_width, TensorRole::kGateUp, 0},
              {names_.up, spec.ffn_width, TensorRole::kGateUp, 0}});
     }
     matrix(names_.down, layer.down, TensorRole::kDown, i);
+    bias(names_.down, layer.down_bias, i);
   }
 
   void norm(std::string_view pattern, const std::vector<float>& weight,
@@ -139,6 +145,30 @@ class Planner {
                        Format::kF32});
       first += count;
     }
+  }
+  // Queries, keys and values as the published matrix has them: group by group.
+  void grouped(std::string_view pattern, const LayerWeights& layer, const AttentionSpec& attention,
+               size_t i) {
+    const size_t dim = attention.head_dim;
+    const size_t queries = attention.group() * dim;
+    Matrix stored{.rows = layer.qkv.rows, .cols = layer.qkv.cols, .blocks = {}};
+    std::vector<float> biases;
+    for (size_t g = 0; g < attention.kv_heads; ++g) {
+      const size_t key = attention.query_width() + g * dim;
+      for (const RowSpan span :
+           {RowSpan{g * queries, queries}, {key, dim}, {key + attention.kv_width(), dim}}) {
+        const Matrix rows = slice(layer.qkv, span.first, span.count);
+        stored.blocks.insert(stored.blocks.end(), rows.blocks.begin(), rows.blocks.end());
+        if (layer.qkv_bias.empty()) continue;
+        const auto from = layer.qkv_bias.begin() + static_cast<ptrdiff_t>(span.first);
+        biases.insert(biases.end(), from, from + static_cast<ptrdiff_t>(span.count));
+      }
+    }
+    matrix(pattern, stored, TensorRole::kQkv, i);
+    if (biases.empty()) return;
+    const auto owner = std::make_shared<const std::vector<float>>(std::move(biases));
+    vector(bias_name(pattern), *owner, i);
+    plan_.back().rows.blocks.front().owner = owner;
   }
   void experts(const ModelSpec& spec, const LayerWeights& layer, size_t i) {
     matrix(names_.router, layer.router, TensorRole::kOther, i);
@@ -193,37 +223,56 @@ Result<ConversionPlan> plan_dense(const ModelSpec& spec, const ModelWeights& wei
   return planner.take();
 }
 
-// Roles by the part of a GGUF name behind "blk.N.".
 struct NamedRole {
-  std::string_view name;
+  std::string_view TensorNames::*pattern;
   TensorRole role;
 };
-constexpr NamedRole kGgufRoles[] = {
-    {"token_embd.weight", TensorRole::kEmbedding},
-    {"output.weight", TensorRole::kHead},
-    {"attn_qkv.weight", TensorRole::kQkv},
-    {"attn_q.weight", TensorRole::kQueryKey},
-    {"attn_k.weight", TensorRole::kQueryKey},
-    {"attn_v.weight", TensorRole::kValue},
-    {"attn_output.weight", TensorRole::kAttentionOutput},
-    {"ffn_up.weight", TensorRole::kGateUp},
-    {"ffn_gate.weight", TensorRole::kGateUp},
-    {"ffn_down.weight", TensorRole::kDown},
-    {"ffn_up_exps.weight", TensorRole::kGateUp},
-    {"ffn_gate_exps.weight", TensorRole::kGateUp},
-    {"ffn_down_exps.weight", TensorRole::kDown},
+constexpr NamedRole kRoles[] = {
+    {&TensorNames::embedding, TensorRole::kEmbedding},
+    {&TensorNames::head, TensorRole::kHead},
+    {&TensorNames::qkv, TensorRole::kQkv},
+    {&TensorNames::query, TensorRole::kQueryKey},
+    {&TensorNames::key, TensorRole::kQueryKey},
+    {&TensorNames::value, TensorRole::kValue},
+    {&TensorNames::attention_output, TensorRole::kAttentionOutput},
+    {&TensorNames::gate_up, TensorRole::kGateUp},
+    {&TensorNames::gate, TensorRole::kGateUp},
+    {&TensorNames::up, TensorRole::kGateUp},
+    {&TensorNames::down, TensorRole::kDown},
+    {&TensorNames::expert_gate, TensorRole::kGateUp},
+    {&TensorNames::expert_up, TensorRole::kGateUp},
+    {&TensorNames::expert_down, TensorRole::kDown},
 };
 
-// "blk.12.ffn_up.weight" is layer 12's "ffn_up.weight".
-std::pair<size_t, std::string_view> layer_and_part(std::string_view name) {
-  constexpr std::string_view kLayer = "blk.";
-  if (!name.starts_with(kLayer)) return {0, name};
-  name.remove_prefix(kLayer.size());
+// The layer where `name` is the pattern with numbers in it, 0 for a pattern without a layer.
+std::optional<size_t> layer_of(std::string_view pattern, std::string_view name) {
   size_t layer = 0;
-  const auto read = std::from_chars(name.data(), name.data() + name.size(), layer);
-  name.remove_prefix(static_cast<size_t>(read.ptr - name.data()));
-  if (name.starts_with('.')) name.remove_prefix(1);
-  return {layer, name};
+  while (!pattern.empty() && !name.empty()) {
+    if (pattern.front() != '{') {
+      if (pattern.front() != name.front()) return std::nullopt;
+      pattern.remove_prefix(1);
+      name.remove_prefix(1);
+      continue;
+    }
+    size_t number = 0;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (read.ec != std::errc()) return std::nullopt;
+    name.remove_prefix(static_cast<size_t>(read.ptr - name.data()));
+    if (pattern.starts_with("{i}")) layer = number;
+    pattern.remove_prefix(std::string_view("{i}").size());
+  }
+  if (!pattern.empty() || !name.empty()) return std::nullopt;
+  return layer;
+}
+
+std::pair<TensorRole, size_t> role_and_layer(const TensorNames& names, std::string_view name) {
+  if (is_vision_matrix(name)) return {TensorRole::kTower, 0};
+  for (const NamedRole& row : kRoles) {
+    const std::string_view pattern = names.*row.pattern;
+    if (pattern.empty()) continue;
+    if (const auto layer = layer_of(pattern, name)) return {row.role, *layer};
+  }
+  return {TensorRole::kOther, 0};
 }
 
 // Row `row` in the order of interleaved rotation: which row of ours stands there.
@@ -269,18 +318,21 @@ bool as_it_lies(const PlannedTensor& tensor) {
 }  // namespace
 
 Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weights) {
+  if (!has_gguf_layout(spec.type)) return plan_folder(spec, weights);
   return plan_dense(spec, weights, kGgufNames, true);
 }
 
 Result<ConversionPlan> plan_folder(const ModelSpec& spec, const ModelWeights& weights) {
-  return plan_dense(spec, weights, kHuggingFaceNames, false);
+  return plan_dense(spec, weights,
+                    has_gguf_layout(spec.type) ? kHuggingFaceNames : *spec.tensor_names, false);
 }
 
-ConversionPlan plan_copy(const GgufFile& file) {
+ConversionPlan plan_copy(std::span<const TensorEntry> tensors, const TensorNames& names) {
   ConversionPlan plan;
-  const bool tied = std::none_of(file.tensors.begin(), file.tensors.end(),
-                                 [](const auto& tensor) { return tensor.name == "output.weight"; });
-  for (const TensorEntry& entry : file.tensors) {
+  const bool tied = std::none_of(tensors.begin(), tensors.end(), [&](const TensorEntry& tensor) {
+    return tensor.name == names.head;
+  });
+  for (const TensorEntry& entry : tensors) {
     PlannedTensor tensor;
     tensor.name = entry.name;
     tensor.shape = entry.shape;
@@ -288,11 +340,7 @@ ConversionPlan plan_copy(const GgufFile& file) {
     tensor.rows = {.rows = 1, .cols = entry.shape.empty() ? 1 : entry.shape.back(), .blocks = {}};
     for (size_t i = 0; i + 1 < entry.shape.size(); ++i) tensor.rows.rows *= entry.shape[i];
     tensor.rows.blocks = {{entry.format, entry.data, tensor.rows.rows, nullptr}};
-    const auto [layer, part] = layer_and_part(entry.name);
-    tensor.layer = layer;
-    for (const NamedRole& role : kGgufRoles) {
-      if (role.name == part && entry.shape.size() > 1) tensor.role = role.role;
-    }
+    std::tie(tensor.role, tensor.layer) = role_and_layer(names, entry.name);
     if (tied && tensor.role == TensorRole::kEmbedding) tensor.role = TensorRole::kHead;
     plan.push_back(std::move(tensor));
   }

@@ -37,14 +37,14 @@ struct PlannedTensor {
 };
 using ConversionPlan = std::vector<PlannedTensor>;
 
-// The bound weights by the names and in the layout that llama.cpp has for `spec.type`. Vectors are
-// written in F32. The weights must outlive the plan. Errors: kUnsupported for a type that GGUF has
-// no names for.
+// The decoder's bound weights by the names and in the layout that llama.cpp has for `spec.type`;
+// where it has none, as plan_folder(). Vectors are written in F32. The weights must outlive the
+// plan.
 Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weights);
-// The same by the names of the published code.
+// The same by the names and in the layout of the published code.
 Result<ConversionPlan> plan_folder(const ModelSpec& spec, const ModelWeights& weights);
-// The tensors of a GGUF file as they stand there.
-ConversionPlan plan_copy(const GgufFile& file);
+// The tensors of a checkpoint as they stand there, under the names that they have.
+ConversionPlan plan_copy(std::span<const TensorEntry> tensors, const TensorNames& names);
 
 // LongRoPE's factors before all other tensors, where the model has them. The spec must outlive the
 // plan.

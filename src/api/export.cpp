@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "formats/carried_files.h"
 #include "formats/safetensors_writer.h"
+#include "model/registry.h"
 #include "phidias/convert.h"
 #include "text/hf_tokenizer_writer.h"
 
@@ -204,7 +205,9 @@ Result<ConversionReport> export_folder(const fs::path& model, const fs::path& fo
     return Error{Code::kNotFound, "has no weights to export", {model.string(), {}, {}}};
   PHIDIAS_TRY(const ModelWeights weights,
               bind_weights(files.spec, *files.names, files.checkpoint.tensors));
-  PHIDIAS_TRY(ConversionPlan plan, plan_folder(files.spec, weights));
+  PHIDIAS_TRY(ConversionPlan plan, has_gguf_layout(files.spec.type)
+                                       ? plan_folder(files.spec, weights)
+                                       : plan_copy(files.checkpoint.tensors.tensors, *files.names));
   for (PlannedTensor& tensor : plan) tensor.format = *format;
 
   PHIDIAS_TRY(NewFolder target, NewFolder::create(folder));

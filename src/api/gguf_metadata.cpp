@@ -22,14 +22,19 @@ void add_storage_keys(GgufHeader& header, uint32_t file_type) {
 
 }  // namespace
 
-void add_model_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
-                    uint32_t file_type) {
-  const std::string prefix = spec.type + ".";
-  const AttentionSpec& attention = spec.attention;
+void add_general_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
+                      uint32_t file_type) {
   header.add("general.architecture", spec.type);
   header.add("general.type", "model");
   header.add(kName, name);
   add_storage_keys(header, file_type);
+}
+
+void add_model_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
+                    uint32_t file_type) {
+  add_general_keys(header, spec, name, file_type);
+  const std::string prefix = spec.type + ".";
+  const AttentionSpec& attention = spec.attention;
   header.add(prefix + "context_length", spec.max_context);
   header.add(prefix + "embedding_length", spec.width);
   header.add(prefix + "block_count", spec.layers);

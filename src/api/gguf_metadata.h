@@ -9,8 +9,11 @@
 
 namespace phidias {
 
-// general.* and <architecture>.*; not the tokenizer.
+// general.*: all that a file has beside the folder's files it carries, where GGUF has no layout.
 //   file_type   general.file_type; Recipe::kNoFileType leaves it out
+void add_general_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
+                      uint32_t file_type);
+// The same and <architecture>.*; not the tokenizer.
 void add_model_keys(GgufHeader& header, const ModelSpec& spec, std::string_view name,
                     uint32_t file_type);
 

@@ -18,8 +18,6 @@
 namespace phidias {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = 256U << 20;
-
 // The file's SHA-256 and what else decides how it is cut.
 std::string content_of(std::span<const std::byte> file, const VisionSpec& spec) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
@@ -95,7 +93,7 @@ Result<ImageHandle> encode_image(Engine& engine, std::span<const std::byte> file
 
 Result<ImageHandle> encode_image_file(Engine& engine, const std::string& path,
                                       const ImageOptions& options) {
-  PHIDIAS_TRY(const std::string file, read_text_file(path, kMaxFileBytes));
+  PHIDIAS_TRY(const std::string file, read_text_file(path, kMaxImageFileBytes));
   return encode_image(engine, std::as_bytes(std::span(file)), path, options);
 }
 

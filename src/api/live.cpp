@@ -13,9 +13,9 @@ namespace {
 
 // Where in a pass a value is met: larger is later.
 std::pair<size_t, size_t> moment_of(ValueId id, size_t layer, size_t layers) {
-  const auto site = static_cast<size_t>(source_of(id).site);
-  const bool at_end = on_model(id) && id != ValueId::kTokenEmbeddings;
-  return {at_end ? layers : layer, site};
+  const Site site = source_of(id).site;
+  const bool at_end = on_model(id) && site > Site::kLayerInput;
+  return {at_end ? layers : layer, static_cast<size_t>(site)};
 }
 
 // Calls copy(entry of the view, entry of the buffer) for all entries; the view's rows begin at

@@ -46,11 +46,12 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
     ThreadPool threads(options.threads == 0 ? usable_cores() : options.threads);
     Status failed;
     impl->weights.for_each_matrix(impl->spec, [&](Matrix& matrix) {
-      if (!failed.ok() || matrix.keeps_format) return;
-      auto result = converted(matrix, *format, threads);
+      if (!failed.ok() || matrix.keeps == Keeps::kFormat) return;
+      const Format target = matrix.keeps == Keeps::kEightBits ? with_eight_bits(*format) : *format;
+      auto result = converted(matrix, target, threads);
       // The file's pages were read once and count as ours until they are given back.
       for (const RowBlock& block : matrix.blocks) {
-        if (result.ok() && block.owner == nullptr && block.format != *format) {
+        if (result.ok() && block.owner == nullptr && block.format != target) {
           release_mapped(block.data, block.bytes(matrix.cols));
         }
       }

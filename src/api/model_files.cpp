@@ -4,11 +4,13 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/try.h"
+#include "formats/carried_files.h"
 #include "model/config.h"
 #include "model/registry.h"
 #include "model/vision/config.h"
@@ -58,18 +60,32 @@ std::string digest(const LongRope& rope) {
   return text;
 }
 
-// How images are prepared stands in a file of its own.
-Status read_preprocessor(const std::filesystem::path& folder, ModelSpec& spec) {
-  const std::filesystem::path path = folder / "preprocessor_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    spec.notices.push_back("there is no preprocessor_config.json: images are cut into at most " +
-                           std::to_string(spec.vision->crops) + " tiles");
-    return {};
+// A small file beside config.json, wherever it lies; nullopt where it is not there.
+using ReadSmallFile = std::function<Result<std::optional<std::string>>(std::string_view name)>;
+
+// How images are prepared and where generation stops stand in files of their own.
+Status read_small_files(const ReadSmallFile& read, ModelFiles& files) {
+  const auto where = [&](std::string_view name) { return (files.path / name).string(); };
+  constexpr std::string_view kPreprocessor = "preprocessor_config.json";
+  if (files.spec.vision) {
+    PHIDIAS_TRY(const auto text, read(kPreprocessor));
+    if (text) {
+      PHIDIAS_TRY(const Json json, parse_json(*text, where(kPreprocessor)));
+      PHIDIAS_CHECK_OK(
+          read_image_processing(JsonReader(json, where(kPreprocessor)), *files.spec.vision));
+    } else {
+      files.spec.notices.push_back(
+          "there is no preprocessor_config.json: images are cut into at most " +
+          std::to_string(files.spec.vision->crops) + " tiles");
+    }
   }
-  PHIDIAS_TRY(const std::string text, read_text_file(path, 16U << 20));
-  PHIDIAS_TRY(const Json json, parse_json(text, path.string()));
-  return read_image_processing(JsonReader(json, path.string()), *spec.vision);
+  constexpr std::string_view kGeneration = "generation_config.json";
+  PHIDIAS_TRY(const auto text, read(kGeneration));
+  if (!text) return {};
+  PHIDIAS_TRY(const Json generation, parse_json(*text, where(kGeneration)));
+  PHIDIAS_TRY(files.generation_stops,
+              token_ids(JsonReader(generation, where(kGeneration)), "eos_token_id"));
+  return {};
 }
 
 Result<ModelFiles> open_folder(const std::filesystem::path& path) {
@@ -86,14 +102,12 @@ Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   PHIDIAS_TRY(const Json config, parse_json(files.config_json, config_path.string()));
   PHIDIAS_TRY(files.spec, spec_from_config(JsonReader(config, config_path.string())));
   files.names = files.spec.tensor_names;
-  if (files.spec.vision) PHIDIAS_CHECK_OK(read_preprocessor(path, files.spec));
-  const std::filesystem::path generation_path = path / "generation_config.json";
-  if (std::filesystem::exists(generation_path, ignored)) {
-    PHIDIAS_TRY(const std::string text, read_text_file(generation_path, 16U << 20));
-    PHIDIAS_TRY(const Json generation, parse_json(text, generation_path.string()));
-    PHIDIAS_TRY(files.generation_stops,
-                token_ids(JsonReader(generation, generation_path.string()), "eos_token_id"));
-  }
+  const auto read = [&](std::string_view name) -> Result<std::optional<std::string>> {
+    if (!std::filesystem::exists(path / name, ignored)) return std::optional<std::string>();
+    PHIDIAS_TRY(std::string text, read_text_file(path / name, 16U << 20));
+    return std::optional<std::string>(std::move(text));
+  };
+  PHIDIAS_CHECK_OK(read_small_files(read, files));
   auto checkpoint = Checkpoint::open(path);
   if (checkpoint.ok()) {
     files.checkpoint = std::move(*checkpoint);
@@ -111,8 +125,12 @@ Result<ModelFiles> open_gguf(const std::filesystem::path& path) {
   if (!files.checkpoint.gguf)
     return Error{Code::kUnsupported, "is not a .gguf file or a folder", {path.string(), {}, {}}};
   files.config_json = dump_json(to_json(*files.checkpoint.gguf));
-  PHIDIAS_TRY(files.spec, spec_from_gguf(*files.checkpoint.gguf));
+  const GgufFile& gguf = *files.checkpoint.gguf;
+  PHIDIAS_TRY(files.spec, spec_from_gguf(gguf));
   files.names = files.spec.tensor_names;
+  PHIDIAS_CHECK_OK(read_small_files(
+      [&gguf](std::string_view name) { return gguf.optional_string(carried_file_key(name)); },
+      files));
   return files;
 }
 

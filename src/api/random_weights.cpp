@@ -59,92 +59,159 @@ struct Pool {
   }
 };
 
+}  // namespace
+
+Result<Matrix> UnfilledMatrix::allocate(size_t rows, size_t cols, Format format) {
+  const size_t bytes = format_row(format).matrix_bytes(rows, cols);
+  std::shared_ptr<AlignedBuffer<std::byte>> memory;
+  try {
+    memory = std::make_shared<AlignedBuffer<std::byte>>(bytes);
+  } catch (const std::bad_alloc&) {
+    return Error{
+        Code::kOutOfMemory, "no memory for " + std::to_string(bytes) + " bytes of weights", {}};
+  }
+  rows_ = rows;
+  cols_ = cols;
+  format_ = format;
+  data_ = memory->data();
+  const std::byte* begin = data_;
+  return Matrix{.rows = rows, .cols = cols, .blocks = {{format, begin, rows, std::move(memory)}}};
+}
+
+void UnfilledMatrix::fill(uint64_t seed, ParallelFor& threads) const {
+  const FormatRow& row = format_row(format_);
+  const Pool pool(row, cols_, seed << 32);
+  const size_t units_per_tile = cols_ / pool.columns;
+  const size_t units = (rows_ + row.tile_rows - 1) / row.tile_rows * units_per_tile;
+  threads.run(units, units_per_tile, [&](size_t begin, size_t end, size_t) {
+    for (size_t u = begin; u < end; ++u) {
+      const size_t chosen = mixed(seed * 0x10001 + u) % kPoolUnits;
+      std::memcpy(data_ + u * pool.bytes, pool.units.data() + chosen * pool.bytes, pool.bytes);
+    }
+  });
+}
+
+Result<Matrix> random_matrix(size_t rows, size_t cols, Format format, uint64_t seed,
+                             ParallelFor& threads) {
+  UnfilledMatrix unfilled;
+  PHIDIAS_TRY(Matrix matrix, unfilled.allocate(rows, cols, format));
+  unfilled.fill(seed, threads);
+  return matrix;
+}
+
+namespace {
+
 struct Wanted {
   Matrix* matrix;
   size_t rows, cols;
   TensorRole role;
   size_t layer;
+  Format stored = Format::kF32;  // where no recipe chooses
+};
+
+// Sizes the vectors and lists the matrices of a model.
+class Layout {
+ public:
+  Layout(const ModelSpec& spec, ModelWeights& weights) : spec_(spec) {
+    weights.layers.resize(spec.layers);
+    norm(weights.final_norm, weights.final_norm_bias);
+    if (spec.bias.head) weights.head_bias.assign(spec.vocab, 0.0F);
+    all.push_back({&weights.embedding, spec.vocab, spec.width,
+                   spec.tied_head ? TensorRole::kHead : TensorRole::kEmbedding, 0});
+    for (size_t i = 0; i < spec.layers; ++i) add_layer(weights.layers[i], i);
+    if (!spec.tied_head)
+      all.push_back({&weights.head, spec.vocab, spec.width, TensorRole::kHead, 0});
+    if (spec.vision) add_tower(*spec.vision, weights.vision.emplace());
+  }
+
+  std::vector<Wanted> all;
+
+ private:
+  void norm(std::vector<float>& weight, std::vector<float>& bias) const {
+    weight.assign(spec_.width, 1.0F);
+    bias.assign(spec_.norm == Norm::kLayer ? spec_.width : 0, 0.0F);
+  }
+  void add_layer(LayerWeights& layer, size_t i) {
+    const size_t query_width = spec_.attention.query_width();
+    norm(layer.attention_norm, layer.attention_norm_bias);
+    norm(layer.ffn_norm, layer.ffn_norm_bias);
+    if (spec_.bias.qkv) layer.qkv_bias.assign(spec_.attention.qkv_width(), 0.0F);
+    if (spec_.bias.attention_output) layer.attention_output_bias.assign(spec_.width, 0.0F);
+    all.push_back({&layer.qkv, spec_.attention.qkv_width(), spec_.width, TensorRole::kQkv, i});
+    all.push_back(
+        {&layer.attention_output, spec_.width, query_width, TensorRole::kAttentionOutput, i});
+    if (spec_.experts) {
+      all.push_back({&layer.router, spec_.experts->count, spec_.width, TensorRole::kOther, i});
+      layer.experts.resize(spec_.experts->count);
+      for (ExpertWeights& expert : layer.experts) add_ffn(expert.gate_up, expert.down, i);
+    } else {
+      if (spec_.bias.ffn) {
+        layer.gate_up_bias.assign(size_t{2} * spec_.ffn_width, 0.0F);
+        layer.down_bias.assign(spec_.width, 0.0F);
+      }
+      add_ffn(layer.gate_up, layer.down, i);
+    }
+  }
+  void add_ffn(Matrix& gate_up, Matrix& down, size_t layer) {
+    all.push_back({&gate_up, size_t{2} * spec_.ffn_width, spec_.width, TensorRole::kGateUp, layer});
+    all.push_back({&down, spec_.width, spec_.ffn_width, TensorRole::kDown, layer});
+  }
+  void add_tower(const VisionSpec& tower, VisionWeights& weights) {
+    const auto norm_of = [&](NormWeights& of) {
+      of.weight.assign(tower.width, 1.0F);
+      of.bias.assign(tower.width, 0.0F);
+    };
+    const auto projection = [&](ProjectionWeights& of, size_t rows, size_t cols) {
+      of.bias.assign(rows, 0.0F);
+      all.push_back({&of.weight, rows, cols, TensorRole::kTower, 0, Format::kBF16});
+    };
+    all.push_back(
+        {&weights.patch, tower.width, tower.patch_values(), TensorRole::kOther, 0, Format::kBF16});
+    weights.class_embedding.assign(tower.width, 0.0F);
+    weights.positions.assign(size_t{tower.positions()} * tower.width, 0.0F);
+    norm_of(weights.first_norm);
+    weights.layers.resize(tower.layers);
+    for (VisionLayerWeights& layer : weights.layers) {
+      norm_of(layer.attention_norm);
+      norm_of(layer.ffn_norm);
+      projection(layer.qkv, size_t{3} * tower.width, tower.width);
+      projection(layer.attention_output, tower.width, tower.width);
+      projection(layer.up, tower.ffn_width, tower.width);
+      projection(layer.down, tower.width, tower.ffn_width);
+    }
+    weights.line_separator.assign(tower.merged_width(), 0.0F);
+    weights.image_separator.assign(tower.merged_width(), 0.0F);
+    projection(weights.projection[0], spec_.width, tower.merged_width());
+    projection(weights.projection[1], spec_.width, spec_.width);
+  }
+
+  const ModelSpec& spec_;
 };
 
 }  // namespace
 
-Result<Matrix> random_matrix(size_t rows, size_t cols, Format format, uint64_t seed,
-                             ParallelFor& threads) {
-  const FormatRow& row = format_row(format);
-  const Pool pool(row, cols, seed << 32);
-  const size_t units_per_tile = cols / pool.columns;
-  const size_t units = (rows + row.tile_rows - 1) / row.tile_rows * units_per_tile;
-  std::shared_ptr<AlignedBuffer<std::byte>> data;
-  try {
-    data = std::make_shared<AlignedBuffer<std::byte>>(units * pool.bytes);
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kOutOfMemory,
-                 "no memory for " + std::to_string(units * pool.bytes) + " bytes of weights",
-                 {}};
-  }
-  threads.run(units, units_per_tile, [&](size_t begin, size_t end, size_t) {
-    for (size_t u = begin; u < end; ++u) {
-      const size_t chosen = mixed(seed * 0x10001 + u) % kPoolUnits;
-      std::memcpy(data->data() + u * pool.bytes, pool.units.data() + chosen * pool.bytes,
-                  pool.bytes);
-    }
-  });
-  const std::byte* begin = data->data();
-  return Matrix{.rows = rows, .cols = cols, .blocks = {{format, begin, rows, std::move(data)}}};
-}
-
-Result<ModelWeights> random_weights(const ModelSpec& spec, const Recipe& recipe,
-                                    ParallelFor& threads) {
+Result<UnfilledWeights> unfilled_weights(const ModelSpec& spec, const Recipe& recipe) {
   if (recipe.base.empty()) {
     return Error{Code::kInvalidArgument,
                  "random weights have no type of their own: name one",
                  {{}, {}, "weights"}};
   }
-  const auto vector = [](size_t size, float value) { return std::vector<float>(size, value); };
-  const bool centred = spec.norm == Norm::kLayer;
-  const auto norm_bias = [&] { return vector(centred ? spec.width : 0, 0.0F); };
-  ModelWeights weights;
-  weights.layers.resize(spec.layers);
-  weights.final_norm = vector(spec.width, 1.0F);
-  weights.final_norm_bias = norm_bias();
-  if (spec.bias.head) weights.head_bias = vector(spec.vocab, 0.0F);
-  std::vector<Wanted> all;
-  all.push_back({&weights.embedding, spec.vocab, spec.width,
-                 spec.tied_head ? TensorRole::kHead : TensorRole::kEmbedding, 0});
-  const auto add_ffn = [&](Matrix& gate_up, Matrix& down, size_t layer) {
-    all.push_back({&gate_up, size_t{2} * spec.ffn_width, spec.width, TensorRole::kGateUp, layer});
-    all.push_back({&down, spec.width, spec.ffn_width, TensorRole::kDown, layer});
-  };
-  for (size_t i = 0; i < spec.layers; ++i) {
-    LayerWeights& layer = weights.layers[i];
-    const size_t query_width = spec.attention.query_width();
-    layer.attention_norm = layer.ffn_norm = vector(spec.width, 1.0F);
-    layer.attention_norm_bias = layer.ffn_norm_bias = norm_bias();
-    if (spec.bias.qkv) layer.qkv_bias = vector(spec.attention.qkv_width(), 0.0F);
-    if (spec.bias.attention_output) layer.attention_output_bias = vector(spec.width, 0.0F);
-    all.push_back({&layer.qkv, spec.attention.qkv_width(), spec.width, TensorRole::kQkv, i});
-    all.push_back(
-        {&layer.attention_output, spec.width, query_width, TensorRole::kAttentionOutput, i});
-    if (spec.experts) {
-      all.push_back({&layer.router, spec.experts->count, spec.width, TensorRole::kOther, i});
-      layer.experts.resize(spec.experts->count);
-      for (ExpertWeights& expert : layer.experts) add_ffn(expert.gate_up, expert.down, i);
-    } else {
-      if (spec.bias.ffn) {
-        layer.gate_up_bias = vector(size_t{2} * spec.ffn_width, 0.0F);
-        layer.down_bias = vector(spec.width, 0.0F);
-      }
-      add_ffn(layer.gate_up, layer.down, i);
-    }
+  UnfilledWeights result;
+  const Layout layout(spec, result.weights);
+  for (const Wanted& wanted : layout.all) {
+    const Format format =
+        recipe.choose(wanted.role, wanted.layer, spec.layers, wanted.cols, wanted.stored);
+    PHIDIAS_TRY(*wanted.matrix,
+                result.matrices.emplace_back().allocate(wanted.rows, wanted.cols, format));
   }
-  if (!spec.tied_head) all.push_back({&weights.head, spec.vocab, spec.width, TensorRole::kHead, 0});
+  if (spec.tied_head) result.weights.head = result.weights.embedding;
+  return result;
+}
 
-  const auto format_of = [&](const Wanted& wanted) {
-    return recipe.choose(wanted.role, wanted.layer, spec.layers, wanted.cols, Format::kF32);
-  };
-  uint64_t needed = 0;
-  for (const Wanted& wanted : all)
-    needed += format_row(format_of(wanted)).matrix_bytes(wanted.rows, wanted.cols);
+Result<ModelWeights> random_weights(const ModelSpec& spec, const Recipe& recipe,
+                                    ParallelFor& threads) {
+  PHIDIAS_TRY(UnfilledWeights unfilled, unfilled_weights(spec, recipe));
+  const uint64_t needed = unfilled.weights.bytes(spec);
   const uint64_t available = available_memory();
   if (needed > available) {
     return Error{Code::kOutOfMemory,
@@ -153,12 +220,8 @@ Result<ModelWeights> random_weights(const ModelSpec& spec, const Recipe& recipe,
                      " are free; choose a type of fewer bits, fewer layers or a smaller shape",
                  {{}, {}, "shape"}};
   }
-  for (size_t i = 0; i < all.size(); ++i) {
-    PHIDIAS_TRY(*all[i].matrix,
-                random_matrix(all[i].rows, all[i].cols, format_of(all[i]), i + 1, threads));
-  }
-  if (spec.tied_head) weights.head = weights.embedding;
-  return weights;
+  for (size_t i = 0; i < unfilled.matrices.size(); ++i) unfilled.matrices[i].fill(i + 1, threads);
+  return std::move(unfilled.weights);
 }
 
 }  // namespace phidias

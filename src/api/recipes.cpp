@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weights/matrix.h"
+
 namespace phidias {
 namespace {
 
@@ -88,7 +90,8 @@ Format Recipe::choose(TensorRole role, size_t layer, size_t layers, size_t cols,
     if (rule.role == role && (rule.layers == RecipeRule::Layers::kAll || in_some(layer, layers)))
       name = rule.format;
   }
-  return fitting(*format_from_name(name), cols);
+  const Format wanted = *format_from_name(name);
+  return fitting(role == kTower ? with_eight_bits(wanted) : wanted, cols);
 }
 
 }  // namespace phidias

@@ -23,6 +23,7 @@ enum class TensorRole : uint8_t {
   kAttentionOutput,
   kGateUp,
   kDown,
+  kTower,  // a matrix of the vision tower or of the projection behind it
 };
 
 struct RecipeRule {
@@ -44,7 +45,8 @@ struct Recipe {
   std::vector<RecipeRule> rules = {};
 
   //   source   what the tensor is stored in now
-  //   returns  the format to write; where rows of `cols` values are no whole blocks of the wanted
+  //   returns  the format to write, of 8 bits at least for kTower; where rows of `cols` values are
+  //   no whole blocks of the wanted
   //            one, the smallest larger format of whose blocks they are
   Format choose(TensorRole role, size_t layer, size_t layers, size_t cols, Format source) const;
 };

@@ -20,17 +20,26 @@ std::string dotted(const ValueInfo& info) {
       return "layers.self_attn." + std::string(info.name);
     case Module::kMlp:
       return "layers.mlp." + std::string(info.name);
+    case Module::kVision:
+      return "vision." + std::string(info.name);
+    case Module::kVisionLayer:
+      return "vision.layers." + std::string(info.name);
   }
   return {};
 }
 
 std::vector<Support> support_of(const ModelSpec& spec) {
-  constexpr uint64_t kRows = UINT64_MAX;  // stands for the number of positions
+  constexpr uint64_t kRows = UINT64_MAX;  // stands for a number that a run or an image has
   std::vector<Support> all;
   for (const ValueInfo& info : value_infos()) {
     Support support{info, dotted(info), {}, missing_value(info.id, spec)};
+    const char* rows = info.layout == Layout::kPatches     ? "tiles"
+                       : info.layout == Layout::kImageRows ? "tokens"
+                                                           : "seq";
     for (const uint64_t extent : shape_of(info.id, spec, kRows))
-      support.extents.push_back(extent == kRows ? "seq" : std::to_string(extent));
+      support.extents.push_back(extent == kRows ? rows : std::to_string(extent));
+    if (info.layout == Layout::kBlocks && spec.mask.blocks)
+      support.extents.back() = "seq / " + std::to_string(spec.mask.blocks->block);
     all.push_back(std::move(support));
   }
   return all;
@@ -104,6 +113,14 @@ std::string describe(const ModelSpec& spec) {
   tree.close();
   tree.line("(norm): " + norm);
   tree.values(all, Module::kModel);
+  if (spec.vision) {
+    tree.open("(vision): Tower(");
+    tree.open("(layers): " + std::to_string(spec.vision->layers) + " x Layer(");
+    tree.values(all, Module::kVisionLayer);
+    tree.close();
+    tree.values(all, Module::kVision);
+    tree.close();
+  }
   tree.close();
   for (const auto& [name, size] : {std::pair<const char*, uint32_t>{"num_layers", spec.layers},
                                    {"hidden_size", spec.width},

@@ -6,15 +6,16 @@ namespace phidias {
 namespace {
 
 constexpr std::string_view kTokenizer = "tokenizer.json";
-constexpr std::array<std::string_view, 9> kNames = {kTokenizer,
-                                                    "config.json",
-                                                    "generation_config.json",
-                                                    "tokenizer_config.json",
-                                                    "special_tokens_map.json",
-                                                    "added_tokens.json",
-                                                    "chat_template.jinja",
-                                                    "chat_template.json",
-                                                    "preprocessor_config.json"};
+constexpr std::array<std::string_view, 10> kNames = {kTokenizer,
+                                                     "cl100k_base.tiktoken",
+                                                     "config.json",
+                                                     "generation_config.json",
+                                                     "tokenizer_config.json",
+                                                     "special_tokens_map.json",
+                                                     "added_tokens.json",
+                                                     "chat_template.jinja",
+                                                     "chat_template.json",
+                                                     "preprocessor_config.json"};
 
 }  // namespace
 

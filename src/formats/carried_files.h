@@ -1,6 +1,7 @@
 // The small files of a Hugging Face folder that a GGUF file made from it carries in its metadata,
 // word for word: what GGUF has no key for (flags of markers, the exact configuration) is not lost,
-// and the folder can be made again.
+// and the folder can be made again. A model that GGUF has no layout for is described by these files
+// alone, and its tensors have the folder's names.
 #pragma once
 
 #include <span>

@@ -11,6 +11,9 @@
 
 namespace phidias {
 
+// A larger file is refused unread.
+inline constexpr uint64_t kMaxImageFileBytes = 256U << 20;
+
 struct ImageLimits {
   uint64_t pixels = 64U << 20;  // width times height
 };

@@ -1,6 +1,9 @@
 #include "model/registry.h"
 
+#include <algorithm>
+
 #include "base/try.h"
+#include "formats/carried_files.h"
 #include "model/variants/variants.h"
 #include "model/weights.h"
 
@@ -13,13 +16,21 @@ constexpr Variant kVariants[] = {
      phi3_from_config,
      phi3_from_gguf,
      {"Phi3ForCausalLM", true, false, phi3_config_keys}},
-    {"phi3small", "Phi-3-small", phi3small_from_config, phi3small_from_gguf},
+    {"phi3small",
+     "Phi-3-small",
+     phi3small_from_config,
+     nullptr,
+     {"Phi3SmallForCausalLM", true, false, nullptr}},
     {"phimoe",
      "Phi-3.5-MoE",
      phimoe_from_config,
      phimoe_from_gguf,
      {"PhiMoEForCausalLM", false, false, phimoe_config_keys}},
-    {"phi3_v", "Phi-3-vision, Phi-3.5-vision", phi3_v_from_config, phi3_v_from_gguf},
+    {"phi3_v",
+     "Phi-3-vision, Phi-3.5-vision",
+     phi3_v_from_config,
+     nullptr,
+     {"Phi3VForCausalLM", true, false, nullptr}},
     {"llama",
      "the plain Llama block",
      llama_from_config,
@@ -36,9 +47,36 @@ Error unknown(const std::string& type, Place place) {
   return {Code::kUnsupported, std::move(message), std::move(place)};
 }
 
+// By the configuration that the file carries.
+Result<ModelSpec> spec_from_carried_config(const Variant& variant, const GgufFile& file) {
+  const std::string key = carried_file_key("config.json");
+  PHIDIAS_TRY(const auto text, file.optional_string(key));
+  if (!text) {
+    return Error{Code::kUnsupported,
+                 "GGUF has no layout for models of type \"" + std::string(variant.name) +
+                     "\", and the file does not carry the model's config.json; use the folder, or "
+                     "a file that `phidias quantize` made of it",
+                 {file.name, {}, key}};
+  }
+  PHIDIAS_TRY(const Json config, parse_json(*text, file.name));
+  const JsonReader reader(config, file.name);
+  PHIDIAS_TRY(const std::string type, reader.string("model_type"));
+  if (type == variant.name) return variant.from_config(reader);
+  return reader.error(
+      Code::kCorrupt,
+      "is \"" + type + "\", but the file's architecture is \"" + std::string(variant.name) + "\"",
+      "model_type");
+}
+
 }  // namespace
 
 std::span<const Variant> variants() { return kVariants; }
+
+bool has_gguf_layout(std::string_view type) {
+  return std::any_of(std::begin(kVariants), std::end(kVariants), [type](const Variant& variant) {
+    return variant.name == type && variant.from_gguf != nullptr;
+  });
+}
 
 Result<StoredForm> stored_form(std::string_view type) {
   for (const Variant& variant : kVariants) {
@@ -66,9 +104,11 @@ Result<ModelSpec> spec_from_gguf(const GgufFile& file) {
   if (!type) return Error{Code::kCorrupt, "is missing", {file.name, {}, "general.architecture"}};
   for (const Variant& variant : kVariants) {
     if (variant.name != *type) continue;
-    PHIDIAS_TRY(ModelSpec spec, variant.from_gguf(file));
+    const bool known = variant.from_gguf != nullptr;
+    PHIDIAS_TRY(ModelSpec spec,
+                known ? variant.from_gguf(file) : spec_from_carried_config(variant, file));
     spec.type = *type;
-    if (spec.tensor_names == nullptr) spec.tensor_names = &kGgufNames;
+    if (spec.tensor_names == nullptr) spec.tensor_names = known ? &kGgufNames : &kHuggingFaceNames;
     return spec;
   }
   return unknown(*type, {file.name, {}, "general.architecture"});

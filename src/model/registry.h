@@ -26,6 +26,8 @@ struct Variant {
   std::string_view name;         // model_type of config.json and general.architecture of GGUF
   std::string_view description;  // which checkpoints these are, for people
   Result<ModelSpec> (*from_config)(const JsonReader& config);
+  // Null where no layout of GGUF is known: such a file is ours, the folder's own files describe the
+  // model (formats/carried_files.h), and tensors have the folder's names.
   Result<ModelSpec> (*from_gguf)(const GgufFile& file);
   StoredForm stored = {};
 };
@@ -33,6 +35,8 @@ struct Variant {
 std::span<const Variant> variants();
 // How models of `type` are written. kUnsupported where they are not.
 Result<StoredForm> stored_form(std::string_view type);
+// Whether other programs have a layout of GGUF files for models of `type`.
+bool has_gguf_layout(std::string_view type);
 
 // The specification of a checkpoint. An unknown type is kUnsupported, with the list of those that
 // are known.

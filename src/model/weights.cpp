@@ -132,7 +132,7 @@ class LayerBinder {
   }
   void experts() {
     weights_.router = binder_.matrix(name(names_.router), spec_.experts->count, spec_.width);
-    weights_.router.keeps_format = true;
+    weights_.router.keeps = Keeps::kFormat;
     const auto gates = each_expert(names_.expert_gate, spec_.ffn_width, spec_.width);
     const auto ups = each_expert(names_.expert_up, spec_.ffn_width, spec_.width);
     auto downs = each_expert(names_.expert_down, spec_.width, spec_.ffn_width);

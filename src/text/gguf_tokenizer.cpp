@@ -9,6 +9,7 @@
 #include "text/family.h"
 #include "text/hf_tokenizer.h"
 #include "text/patterns.h"
+#include "text/tiktoken_tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 namespace phidias {
@@ -310,7 +311,8 @@ bool gguf_pre_tokenizer_ignores_merges(std::string_view name) {
 
 Result<std::shared_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& file) {
   // The tokenizer's own file says more than the keys do.
-  if (file.find(carried_file_key("tokenizer.json")) != nullptr) {
+  if (file.find(carried_file_key("tokenizer.json")) != nullptr ||
+      file.find(carried_file_key(kTiktokenFile)) != nullptr) {
     return load_hf_tokenizer(
         [&file](std::string_view name) { return file.optional_string(carried_file_key(name)); },
         file.name);

@@ -236,10 +236,15 @@ Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const fs::path& folde
 Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const ReadNamedFile& read,
                                                            const std::string& place) {
   constexpr std::string_view kTokenizer = "tokenizer.json";
-  PHIDIAS_TRY(const auto json, read(kTokenizer));
   const Source source{read, place};
-  if (!json) return Error{Code::kNotFound, "is missing", {source.where(kTokenizer), {}, {}}};
-  PHIDIAS_TRY(TokenizerImpl parts, parse_tokenizer_json(*json, source.where(kTokenizer)));
+  PHIDIAS_TRY(const auto json, read(kTokenizer));
+  if (json) {
+    PHIDIAS_TRY(TokenizerImpl parts, parse_tokenizer_json(*json, source.where(kTokenizer)));
+    return finish(std::move(parts), source);
+  }
+  PHIDIAS_TRY(const auto ranks, read(kTiktokenFile));
+  if (!ranks) return Error{Code::kNotFound, "is missing", {source.where(kTokenizer), {}, {}}};
+  PHIDIAS_TRY(TokenizerImpl parts, parse_tiktoken(*ranks, source.where(kTiktokenFile)));
   return finish(std::move(parts), source);
 }
 

@@ -22,7 +22,7 @@ namespace phidias {
 Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const std::filesystem::path& folder);
 
 // The same from files that lie elsewhere, by their names in such a folder; nullopt for one that is
-// not there. Needs tokenizer.json (kNotFound).
+// not there. Needs tokenizer.json or kTiktokenFile (kNotFound).
 //   place   in errors, before a file's name
 using ReadNamedFile = std::function<Result<std::optional<std::string>>(std::string_view name)>;
 Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const ReadNamedFile& read,

@@ -11,6 +11,9 @@
 
 namespace phidias {
 
+// Its name in published folders.
+inline constexpr std::string_view kTiktokenFile = "cl100k_base.tiktoken";
+
 // The one file of `folder` that ends in .tiktoken; nullopt if there is none, kUnsupported if there
 // are several.
 Result<std::optional<std::filesystem::path>> find_tiktoken_file(

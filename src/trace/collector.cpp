@@ -50,6 +50,8 @@ Result<Collector> Collector::compile(const Read& read, size_t number, size_t lay
   collector.id_ = info.id;
   collector.moment_ = read.moment;
   collector.segment_ = source_of(info.id).segment(*request.spec);
+  if (info.layout == Layout::kBlocks)
+    collector.segment_.inner = key_blocks(*request.spec, request.rows);
   const Selection& selection = read.value.selection;
   const bool pattern = info.layout == Layout::kPattern;
   Positions at = selection.at;
@@ -119,9 +121,12 @@ void Collector::allocate() {
   }
 }
 
+size_t Collector::offset(size_t index, size_t group) const {
+  return (heads_first_ ? group * at_.size() + index : index * heads_.size() + group) * entries_;
+}
+
 float* Collector::out(size_t index, size_t group) {
-  const size_t vector = heads_first_ ? group * at_.size() + index : index * heads_.size() + group;
-  return tensor_.floats.data() + vector * entries_;
+  return tensor_.floats.data() + offset(index, group);
 }
 
 void Collector::collect(const SiteRows& rows) {
@@ -155,7 +160,7 @@ void Collector::collect(const SiteRows& rows) {
       if (is_integer(id_)) {
         for (size_t i = 0; i < entries_; ++i) {
           const size_t c = channels_.empty() ? i : channels_[i];
-          tensor_.integers[index * entries_ + i] = static_cast<int64_t>(vector[c]);
+          tensor_.integers[offset(index, g) + i] = static_cast<int64_t>(vector[c]);
         }
         continue;
       }
@@ -209,7 +214,7 @@ Tensor Collector::take(size_t rows) && {
   const size_t entries = pattern ? keys.size() : entries_;
   const auto add = [&](size_t index, size_t group) {
     if (tensor_.type == TensorType::kI64) {
-      const auto from = tensor_.integers.begin() + static_cast<ptrdiff_t>(index * entries_);
+      const auto from = tensor_.integers.begin() + static_cast<ptrdiff_t>(offset(index, group));
       cut.integers.insert(cut.integers.end(), from, from + static_cast<ptrdiff_t>(entries));
       return;
     }
@@ -229,6 +234,21 @@ Tensor Collector::take(size_t rows) && {
     cut.shape[1] = positions.size();
   }
   return cut;
+}
+
+void Collector::blocks_seen_from(size_t position, size_t index) {
+  const MaskSpec& mask = context_.spec->mask;
+  const uint32_t block = mask.blocks->block;
+  for (size_t g = 0; g < heads_.size(); ++g) {
+    for (size_t i = 0; i < entries_; ++i) {
+      const size_t first = (channels_.empty() ? i : channels_[i]) * block;
+      tensor_.integers[offset(index, g) + i] =
+          mask.sees(layer_, heads_[g], static_cast<uint32_t>(position),
+                    static_cast<uint32_t>(first))
+              ? 1
+              : 0;
+    }
+  }
 }
 
 // Each head's vector through its columns of the output projection.
@@ -275,6 +295,9 @@ void Collector::collect(const BatchRun& run, const std::vector<bool>& hidden) {
         break;
       case ValueId::kRotaryFactorSet:
         tensor_.integers[index] = static_cast<int64_t>(run.factors);
+        break;
+      case ValueId::kVisibleBlocks:
+        blocks_seen_from(position, index);
         break;
       default: {
         context_.rope->fill(static_cast<uint32_t>(position), run.factors, cosine.data(),

@@ -47,7 +47,9 @@ class Collector {
   Tensor take(size_t rows) &&;
 
  private:
+  size_t offset(size_t index, size_t group) const;
   float* out(size_t index, size_t group);
+  void blocks_seen_from(size_t position, size_t index);
   void contributions(const SiteRows& rows);
 
   CollectorContext context_;

@@ -109,8 +109,10 @@ std::string_view fault(const Edit& edit) {
 }  // namespace
 
 Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpec& spec) {
+  const Module module = info_of(value.id).module;
   if (on_model(value.id)) return std::vector<size_t>{0};
-  const auto count = static_cast<int64_t>(spec.layers);
+  const auto count = static_cast<int64_t>(
+      module == Module::kVisionLayer ? (spec.vision ? spec.vision->layers : 0) : spec.layers);
   const auto absolute = [&](int64_t layer) { return layer < 0 ? layer + count : layer; };
   int64_t begin = absolute(value.layers.begin);
   int64_t end = begin + 1;

@@ -10,6 +10,13 @@
 namespace phidias {
 namespace {
 
+Error is_of_an_image(const std::string& place) {
+  return {Code::kInvalidArgument,
+          "is computed when an image is encoded, before this run: give it to trace_image(), or to "
+          "`phidias trace --image`",
+          {{}, {}, place}};
+}
+
 std::string shape_text(std::span<const uint64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
@@ -53,6 +60,9 @@ Status SequenceTrace::add_edits(const TraceRequest& request, const RequestShape&
     if (edit.op == EditOp::kSkip) {
       PHIDIAS_CHECK_OK(add_skip(edit, number, shape));
       continue;
+    }
+    if (of_images(edit.value.id)) {
+      return is_of_an_image("edit " + std::to_string(number + 1) + ", " + edit.value.to_string());
     }
     PHIDIAS_TRY(const auto layers, resolve_layers(edit.value, *shape.spec));
     for (const size_t layer : layers) {
@@ -127,6 +137,7 @@ Status SequenceTrace::add_reads(const TraceRequest& request, const RequestShape&
   for (size_t number = 0; number < request.reads.size(); ++number) {
     const Read& read = request.reads[number];
     if (read.moment == Read::Moment::kGradient) continue;
+    if (of_images(read.value.id)) return is_of_an_image(read.value.to_string());
     PHIDIAS_TRY(const auto layers, resolve_layers(read.value, *shape.spec));
     for (const size_t layer : layers) {
       PHIDIAS_TRY(auto collector, Collector::compile(read, number, layer, shape, context));

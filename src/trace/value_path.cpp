@@ -138,6 +138,32 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Before a value's name; the layer's index goes into the brackets.
+std::string_view prefix_of(Module module) {
+  switch (module) {
+    case Module::kModel:
+      return "";
+    case Module::kLayer:
+      return "layers[].";
+    case Module::kAttention:
+      return "layers[].self_attn.";
+    case Module::kMlp:
+      return "layers[].mlp.";
+    case Module::kVision:
+      return "vision.";
+    case Module::kVisionLayer:
+      return "vision.layers[].";
+  }
+  return "";
+}
+
+std::string path_of(const ValueInfo& info, std::string_view layer) {
+  std::string path(prefix_of(info.module));
+  const size_t bracket = path.find(']');
+  if (bracket != std::string::npos) path.insert(bracket, layer);
+  return path + std::string(info.name);
+}
+
 Error unknown(std::string_view name, std::string_view path) {
   constexpr size_t kShown = 3;
   std::vector<std::pair<size_t, std::string_view>> near;
@@ -233,6 +259,7 @@ Result<ValueRef> parse_value(std::string_view path) {
   std::string_view rest = trimmed(path);
   PHIDIAS_CHECK_OK(take_selectors(rest, ref.selection, path));
   consume(rest, "model.");
+  const bool vision = consume(rest, "vision.");
   PHIDIAS_TRY(const auto blocks, take_layers(rest, "blocks", path));
   std::optional<LayerRange> layers = blocks;
   if (!blocks) {
@@ -241,9 +268,11 @@ Result<ValueRef> parse_value(std::string_view path) {
   if (layers) ref.layers = *layers;
 
   const Alias* alias = blocks ? find(kHookAliases, rest) : nullptr;
-  if (alias == nullptr && layers) alias = find(kLayerAliases, rest);
-  if (alias == nullptr && !layers) alias = find(kModelAliases, rest);
-  if (alias == nullptr && !layers) alias = find(kModelHookAliases, rest);
+  if (!vision) {
+    if (alias == nullptr && layers) alias = find(kLayerAliases, rest);
+    if (alias == nullptr && !layers) alias = find(kModelAliases, rest);
+    if (alias == nullptr && !layers) alias = find(kModelHookAliases, rest);
+  }
   if (alias != nullptr) {
     ref.id = alias->id;
     return ref;
@@ -254,13 +283,18 @@ Result<ValueRef> parse_value(std::string_view path) {
   const std::string_view name = rest.substr(module.size());
   for (const ValueInfo& info : value_infos()) {
     if (info.name != name) continue;
+    if (of_images(info.module) != vision) {
+      return invalid(vision ? "is no value of the vision tower: leave \"vision.\" out"
+                            : "is a value of the vision tower: write " + path_of(info, "3"),
+                     path);
+    }
     const bool fits =
         module.empty() || info.module == (module == "mlp." ? Module::kMlp : Module::kAttention);
     if (!fits) break;
-    if ((info.module == Module::kModel) == layers.has_value()) {
+    if (has_layers(info.module) != layers.has_value()) {
       return invalid(layers ? "is a value of the model: leave the layer out"
-                            : "is a value of a layer: write layers[3]." + std::string(name) +
-                                  ", or layers[*]. for all",
+                            : "is a value of a layer: write " + path_of(info, "3") + ", or " +
+                                  path_of(info, "*") + " for all",
                      path);
     }
     ref.id = info.id;
@@ -271,31 +305,24 @@ Result<ValueRef> parse_value(std::string_view path) {
 
 std::string value_name(ValueId id, size_t layer) {
   const ValueInfo& info = info_of(id);
-  if (info.module == Module::kModel) return std::string(info.name);
-  std::string name = "layers." + std::to_string(layer) + ".";
-  if (info.module == Module::kAttention) name += "self_attn.";
-  if (info.module == Module::kMlp) name += "mlp.";
+  std::string name(prefix_of(info.module));
+  const size_t mark = name.find("[]");
+  if (mark != std::string::npos) name.replace(mark, 2, "." + std::to_string(layer));
   return name + std::string(info.name);
 }
 
 std::string ValueRef::to_string() const {
   const ValueInfo& info = info_of(id);
-  std::string text;
-  if (info.module != Module::kModel) {
-    text = "layers[";
-    if (layers.single) {
-      text += std::to_string(layers.begin);
-    } else if (layers == LayerRange{false, 0}) {
-      text += "*";
-    } else {
-      text += std::to_string(layers.begin) + ":";
-      if (layers.end != LayerRange{}.end) text += std::to_string(layers.end);
-    }
-    text += "].";
+  std::string layer;
+  if (layers.single) {
+    layer = std::to_string(layers.begin);
+  } else if (layers == LayerRange{false, 0}) {
+    layer = "*";
+  } else {
+    layer = std::to_string(layers.begin) + ":";
+    if (layers.end != LayerRange{}.end) layer += std::to_string(layers.end);
   }
-  if (info.module == Module::kAttention) text += "self_attn.";
-  if (info.module == Module::kMlp) text += "mlp.";
-  text += info.name;
+  std::string text = path_of(info, layer);
   std::string chosen;
   const auto add = [&](std::string_view axis, const std::string& choice) {
     chosen += (chosen.empty() ? "" : ", ") + std::string(axis) + "=" + choice;

@@ -17,6 +17,9 @@ constexpr ValueInfo kInfos[] = {
      "The number of sequences and of positions"},
     {kTokenEmbeddings, "token_embeddings", Module::kModel, L::kResidual, true, true,
      "embed_tokens.output", "The rows of the embedding for the tokens"},
+    {kMergedEmbeddings, "merged_embeddings", Module::kModel, L::kResidual, false, true,
+     "vision_embed_tokens.output",
+     "The embeddings with the images' rows in their places: layer_input of layer 0"},
     {kLayerInput, "layer_input", Module::kLayer, L::kResidual, true, true, "input",
      "The residual stream entering the block"},
     {kAttentionNormScale, "attention_norm_scale", Module::kLayer, L::kScale, false, false,
@@ -35,6 +38,9 @@ constexpr ValueInfo kInfos[] = {
      "The sines, likewise"},
     {kRotaryFactorSet, "rotary_factor_set", Module::kAttention, L::kTokens, false, false,
      "inside rotary_emb", "The list that the row was rotated with: 0 plain, 1 short, 2 long"},
+    {kVisibleBlocks, "visible_blocks", Module::kAttention, L::kBlocks, false, false,
+     "the block mask",
+     "1 where a head sees a block of keys from a position, as far as they come before it"},
     {kAttentionQueries, "attention_queries", Module::kAttention, L::kQueries, true, true,
      "the attention call's arguments", "The queries, rotated"},
     {kAttentionKeys, "attention_keys", Module::kAttention, L::kKeys, true, true,
@@ -92,6 +98,15 @@ constexpr ValueInfo kInfos[] = {
      "The logits, after whatever the model does to the head's output"},
     {kNextTokenProbs, "next_token_probs", Module::kModel, L::kNextTokenProbs, true, false,
      "softmax of the last logits", "The distribution of the token after the prompt"},
+    {kPatchEmbeddings, "patch_embeddings", Module::kVision, L::kPatches, false, true,
+     "pre_layrnorm.output",
+     "Class token and patches of each tile as they enter the tower, the whole image first"},
+    {kBlockOutput, "block_output", Module::kVisionLayer, L::kPatches, false, true,
+     "encoder.layers.output", "The same leaving a layer of the tower"},
+    {kMergedPatches, "merged_patches", Module::kVision, L::kImageRows, false, true,
+     "img_projection.input", "Lines of merged patches and separators, before the projection"},
+    {kImageFeatures, "image_features", Module::kVision, L::kImageRows, false, true,
+     "img_projection.output", "The rows that stand where embeddings would"},
 };
 static_assert(std::size(kInfos) == kValueCount);
 
@@ -124,12 +139,15 @@ Segment one(const ModelSpec&) { return flat(1); }
 Segment rotation(const ModelSpec& s) { return flat(s.rope.rotary_dims / 2); }
 Segment experts(const ModelSpec& s) { return flat(s.experts ? s.experts->count : 0); }
 Segment picks(const ModelSpec&) { return flat(ExpertsSpec::kPerRow); }
+Segment patch_row(const ModelSpec& s) { return flat(s.vision ? s.vision->width : 0); }
+Segment merged_patch(const ModelSpec& s) { return flat(s.vision ? s.vision->merged_width() : 0); }
 
 constexpr ValueSource kSources[] = {
     {Site::kTokenEmbeddings, Extract::kPass, one},  // input_ids
     {Site::kTokenEmbeddings, Extract::kPass, one},
     {Site::kTokenEmbeddings, Extract::kPass, one},
     {Site::kTokenEmbeddings, Extract::kRows, residual},
+    {Site::kLayerInput, Extract::kRows, residual},  // of layer 0: merged_embeddings
     {Site::kLayerInput, Extract::kRows, residual},
     {Site::kLayerInput, Extract::kNormScale, one},
     {Site::kAttentionNormOutput, Extract::kRows, residual},
@@ -139,6 +157,7 @@ constexpr ValueSource kSources[] = {
     {Site::kQkvOutput, Extract::kPass, rotation},
     {Site::kQkvOutput, Extract::kPass, rotation},
     {Site::kQkvOutput, Extract::kPass, one},
+    {Site::kQkvOutput, Extract::kPass, pattern},
     {Site::kAttentionQueries, Extract::kRows, queries},
     {Site::kAttentionKeys, Extract::kRows, key_heads},
     {Site::kAttentionValues, Extract::kRows, key_heads},
@@ -167,6 +186,11 @@ constexpr ValueSource kSources[] = {
     {Site::kLmHeadOutput, Extract::kRows, vocabulary},
     {Site::kLogits, Extract::kRows, vocabulary},
     {Site::kLogits, Extract::kNextTokenProbs, vocabulary},
+    // Site means nothing here: ImageSite.
+    {Site::kTokenEmbeddings, Extract::kImage, patch_row},
+    {Site::kTokenEmbeddings, Extract::kImage, patch_row},
+    {Site::kTokenEmbeddings, Extract::kImage, merged_patch},
+    {Site::kTokenEmbeddings, Extract::kImage, residual},
 };
 static_assert(std::size(kSources) == kValueCount);
 
@@ -188,6 +212,9 @@ constexpr std::string_view kScaleAxes[] = {"batch", "seq", "one"};
 constexpr std::string_view kRotationAxes[] = {"batch", "seq", "rotary_pairs"};
 constexpr std::string_view kExpertsAxes[] = {"batch", "seq", "num_experts"};
 constexpr std::string_view kPicksAxes[] = {"batch", "seq", "experts_per_token"};
+constexpr std::string_view kBlocksAxes[] = {"batch", "num_heads", "seq", "key_blocks"};
+constexpr std::string_view kPatchesAxes[] = {"tile", "patch", "tower_size"};
+constexpr std::string_view kImageRowsAxes[] = {"batch", "token", "width"};
 
 struct LayoutRow {
   std::string_view name;
@@ -211,6 +238,9 @@ constexpr LayoutRow kLayouts[] = {
     {"Rotation", kRotationAxes},
     {"Experts", kExpertsAxes},
     {"Picks", kPicksAxes},
+    {"Blocks", kBlocksAxes},
+    {"Patches", kPatchesAxes},
+    {"ImageRows", kImageRowsAxes},
 };
 
 }  // namespace
@@ -241,10 +271,25 @@ std::optional<std::string> missing_value(ValueId id, const ModelSpec& spec) {
     case kRouterWeights:
       if (!spec.experts) return "this model has no experts";
       break;
+    case kVisibleBlocks:
+      if (!spec.mask.blocks) return "this model's attention is not cut into blocks";
+      break;
+    case kMergedEmbeddings:
+    case kPatchEmbeddings:
+    case kBlockOutput:
+    case kMergedPatches:
+    case kImageFeatures:
+      if (!spec.vision) return "this model sees no images";
+      break;
     default:
       break;
   }
   return std::nullopt;
+}
+
+uint64_t key_blocks(const ModelSpec& spec, uint64_t rows) {
+  const uint64_t block = spec.mask.blocks ? spec.mask.blocks->block : 1;
+  return rows / block + (rows % block == 0 ? 0 : 1);
 }
 
 std::vector<uint64_t> shape_of(ValueId id, const ModelSpec& spec, uint64_t rows) {
@@ -263,6 +308,10 @@ std::vector<uint64_t> shape_of(ValueId id, const ModelSpec& spec, uint64_t rows)
     case L::kHeadOutputs:
     case L::kContributions:
       return {1, rows, segment.groups, segment.inner};
+    case L::kBlocks:
+      return {1, segment.groups, rows, key_blocks(spec, rows)};
+    case L::kPatches:
+      return {rows, spec.vision ? spec.vision->positions() : 0, segment.inner};
     case L::kNextTokenProbs:
       return {1, segment.inner};
     default:

@@ -27,7 +27,8 @@ enum class Extract : uint8_t {
   kNormScale,       // of the stream's row
   kContributions,   // of the heads' row, through the output projection
   kNextTokenProbs,  // of the logits' row
-  kPass,            // of what the pass is told: tokens and rotation
+  kPass,            // of what the pass is told: tokens, rotation and blocks
+  kImage,           // the segment of an image's rows
 };
 
 struct ValueSource {
@@ -37,16 +38,21 @@ struct ValueSource {
 };
 const ValueSource& source_of(ValueId id);
 
-inline bool on_model(ValueId id) { return info_of(id).module == Module::kModel; }
+inline bool on_model(ValueId id) { return !has_layers(info_of(id).module); }
+inline bool of_images(ValueId id) { return of_images(info_of(id).module); }
 inline bool is_integer(ValueId id) {
   return id == ValueId::kInputIds || id == ValueId::kAttentionMask || id == ValueId::kInputSize ||
-         id == ValueId::kRotaryFactorSet || id == ValueId::kRouterExperts;
+         id == ValueId::kRotaryFactorSet || id == ValueId::kRouterExperts ||
+         id == ValueId::kVisibleBlocks;
 }
 
 // Why a model has no such value; nothing where it has.
 std::optional<std::string> missing_value(ValueId id, const ModelSpec& spec);
 
-// Sizes of all axes of a whole value. `rows` positions.
+// Blocks of keys that `rows` positions make.
+uint64_t key_blocks(const ModelSpec& spec, uint64_t rows);
+
+// Sizes of all axes of a whole value. `rows` positions; tiles or tokens of an image.
 std::vector<uint64_t> shape_of(ValueId id, const ModelSpec& spec, uint64_t rows);
 
 }  // namespace phidias

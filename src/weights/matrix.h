@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -21,13 +22,24 @@ struct RowBlock {
   size_t bytes(size_t cols) const { return format_row(format).matrix_bytes(rows, cols); }
 };
 
+// What conversions leave of a sensitive matrix.
+enum class Keeps : uint8_t {
+  kNothing,
+  kEightBits,  // of each value, at least
+  kFormat,     // it is left as it is
+};
+// `wanted`, or 8 bits where that has fewer.
+inline Format with_eight_bits(Format wanted) {
+  return format_row(wanted).bits_per_value() < 8 ? Format::kQ8_0 : wanted;
+}
+
 // y = W x with W [rows, cols]. Immutable once bound; the files it points into are kept by
 // ModelWeights.
 struct Matrix {
   size_t rows = 0;
   size_t cols = 0;
   std::vector<RowBlock> blocks;
-  bool keeps_format = false;  // small, and sensitive: conversions leave it as it is
+  Keeps keeps = Keeps::kNothing;
 
   size_t bytes() const {
     size_t total = 0;

@@ -14,10 +14,4 @@ Result<ModelSpec> phi3_v_from_config(const JsonReader& config) {
   return spec;
 }
 
-Result<ModelSpec> phi3_v_from_gguf(const GgufFile& file) {
-  return Error{Code::kUnsupported,
-               "GGUF has no layout for this model; use the Hugging Face folder",
-               {file.name, {}, "general.architecture"}};
-}
-
 }  // namespace phidias

@@ -145,10 +145,4 @@ Result<ModelSpec> phi3small_from_config(const JsonReader& config) {
   return spec;
 }
 
-Result<ModelSpec> phi3small_from_gguf(const GgufFile& file) {
-  return Error{Code::kUnsupported,
-               "no layout of GGUF files is known for Phi-3-small; use the folder with safetensors",
-               {file.name, {}, "general.architecture"}};
-}
-
 }  // namespace phidias

@@ -49,6 +49,10 @@ void correct_magnitude(ModelSpec& spec) {
   constexpr uint32_t kPublishedContext = 131072;
   LongRope& lists = *spec.rope.long_rope;
   if (lists.original_context != kPublishedOriginal || spec.max_context != kPublishedContext) return;
+  if (std::abs(lists.short_magnitude - kPublished) < 1e-6) {  // the key is a float
+    lists.short_magnitude = lists.long_magnitude = kPublished;
+    return;
+  }
   const double formula =
       long_rope_magnitude(double{kPublishedContext} / kPublishedOriginal, kPublishedOriginal);
   if (std::abs(lists.short_magnitude - formula) > 1e-5) return;

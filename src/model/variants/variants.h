@@ -12,12 +12,10 @@ Result<ModelSpec> phi3_from_config(const JsonReader& config);
 Result<ModelSpec> phi3_from_gguf(const GgufFile& file);
 void phi3_config_keys(const ModelSpec& spec, Json& config);
 Result<ModelSpec> phi3small_from_config(const JsonReader& config);
-Result<ModelSpec> phi3small_from_gguf(const GgufFile& file);
 Result<ModelSpec> phimoe_from_config(const JsonReader& config);
 Result<ModelSpec> phimoe_from_gguf(const GgufFile& file);
 void phimoe_config_keys(const ModelSpec& spec, Json& config);
 Result<ModelSpec> phi3_v_from_config(const JsonReader& config);
-Result<ModelSpec> phi3_v_from_gguf(const GgufFile& file);
 Result<ModelSpec> llama_from_config(const JsonReader& config);
 Result<ModelSpec> llama_from_gguf(const GgufFile& file);
 

@@ -14,7 +14,10 @@ NormWeights norm(Binder& binder, const std::string& name, size_t width) {
 }
 
 ProjectionWeights projection(Binder& binder, const std::string& name, size_t rows, size_t cols) {
-  return {binder.matrix(name + ".weight", rows, cols), binder.vector(name + ".bias", rows)};
+  ProjectionWeights weights{binder.matrix(name + ".weight", rows, cols),
+                            binder.vector(name + ".bias", rows)};
+  weights.weight.keeps = Keeps::kEightBits;
+  return weights;
 }
 
 std::string layer_name(size_t layer) {
@@ -33,6 +36,7 @@ VisionLayerWeights bind_layer(const VisionSpec& spec, size_t layer, Binder& bind
     weights.qkv.bias.insert(weights.qkv.bias.end(), bias.begin(), bias.end());
   }
   weights.qkv.weight = binder.matrix("", parts, spec.width);
+  weights.qkv.weight.keeps = Keeps::kEightBits;
   weights.attention_output =
       projection(binder, name + "self_attn.out_proj", spec.width, spec.width);
   weights.ffn_norm = norm(binder, name + "layer_norm2", spec.width);
@@ -69,7 +73,7 @@ VisionWeights bind_vision(const VisionSpec& spec, uint32_t decoder_width, size_t
   weights.patch = binder.flattened(embeddings + "patch_embedding.weight",
                                    {spec.width, 3, spec.patch, spec.patch});
   // Rows of 588 values, as published, are no multiple of a block of any quantized format.
-  weights.patch.keeps_format = true;
+  weights.patch.keeps = Keeps::kFormat;
   weights.positions =
       binder.values(embeddings + "position_embedding.weight", {spec.positions(), spec.width});
   weights.first_norm = norm(binder, std::string(kTower) + "pre_layrnorm", spec.width);
@@ -84,6 +88,14 @@ VisionWeights bind_vision(const VisionSpec& spec, uint32_t decoder_width, size_t
       projection(binder, prefix + "img_projection.2", decoder_width, decoder_width);
   ignore_unused(spec, tensor_count, binder);
   return weights;
+}
+
+bool is_vision_matrix(std::string_view name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(".weight")) return false;
+  for (const char* part : {".self_attn.", ".mlp.", ".img_projection."}) {
+    if (name.find(part) != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 size_t VisionWeights::vector_values() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "model/vision/spec.h"
@@ -62,5 +63,8 @@ struct VisionWeights {
 //   decoder_width   D
 VisionWeights bind_vision(const VisionSpec& spec, uint32_t decoder_width, size_t tensor_count,
                           Binder& binder);
+
+// Whether a tensor of that name is a matrix of the tower or of the projection: Keeps::kEightBits.
+bool is_vision_matrix(std::string_view name);
 
 }  // namespace phidias

@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Logits of a fixed prompt in exact numerics.
-std::vector<float> logits_of(const fs::path& path) {
-  auto model = Model::load(path);
+std::vector<float> logits_of(const fs::path& path, const char* weights = "file") {
+  auto model = Model::load(path, {.weights = weights});
   EXPECT_TRUE(model.ok()) << model.error().to_string();
   if (!model.ok()) return {};
   auto engine = Engine::create(*model, {.threads = 1, .numerics = Numerics::kExact});
@@ -46,6 +46,8 @@ std::map<std::string, std::pair<Format, std::string>> tensors_of(const fs::path&
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().to_string();
   if (!checkpoint.ok()) return all;
   for (const TensorEntry& tensor : checkpoint->tensors.tensors) {
+    // A table that old folders hold and nobody reads: its type follows the export's.
+    if (tensor.name.ends_with(".rotary_emb.inv_freq")) continue;
     all[tensor.name] = {tensor.format,
                         std::string(reinterpret_cast<const char*>(tensor.data), tensor.bytes)};
   }
@@ -68,7 +70,7 @@ TEST_P(ConvertFolder, ToGgufAndBackGivesTheSameBytesAndLogits) {
   const bool bf16 = before.begin()->second.first == Format::kBF16;
   const fs::path back = folder.path() / "back";
   expect_ok(export_folder(gguf, back, {.type = bf16 ? "bf16" : "f32", .shard_bytes = 100'000}));
-  EXPECT_EQ(tensors_of(back), before);
+  EXPECT_TRUE(tensors_of(back) == before);  // bytes: nothing to print
   EXPECT_EQ(logits_of(back), expected);
   Json config = test::read_json(source / "config.json");
   Json again = test::read_json(back / "config.json");
@@ -79,12 +81,35 @@ TEST_P(ConvertFolder, ToGgufAndBackGivesTheSameBytesAndLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFolder,
                          testing::Values("mini-4k", "mini-128k", "medium-4k", "medium-128k-su",
-                                         "phi-4", "phi-4-mini", "wide-bf16", "phimoe"),
+                                         "phi-4", "phi-4-mini", "wide-bf16", "phimoe",
+                                         "phi3small-8k", "phi3small-128k", "phi3small-vocab",
+                                         "phi3-vision"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// Rows lie group by group in these files.
+TEST(Convert, QuantizedFilesOfModelsThatGgufHasNoLayoutForAreTheFolderQuantizedAtLoad) {
+  const fs::path source = test::reference("models/phi3small-8k");
+  PHIDIAS_NEEDS_REFERENCE(source);
+  const auto expected = logits_of(source, "q8_0");
+  const test::TemporaryFolder folder;
+  // The random weights of these models are far from Q4's grid.
+  for (const auto& [recipe, tolerance] : {std::pair("q8_0", 1e-9), std::pair("q4", 0.75)}) {
+    const fs::path quantized = folder.path() / (std::string(recipe) + ".gguf");
+    const auto report = write_gguf(source, quantized, {.recipe = recipe});
+    expect_ok(report);
+    ASSERT_EQ(report->notices.size(), 1U);
+    EXPECT_NE(report->notices.front().find("others do not"), std::string::npos);
+    EXPECT_LT(test::scaled_distance(logits_of(quantized), expected, 1.0), tolerance) << recipe;
+    // Quantized files can be quantized on, and name their types.
+    const fs::path again = folder.path() / "again.gguf";
+    expect_ok(write_gguf(quantized, again));
+    EXPECT_EQ(tensors_of(again), tensors_of(quantized));
+  }
+}
 
 class ConvertGguf : public testing::TestWithParam<const char*> {};
 

@@ -3,10 +3,13 @@
 
 #include <set>
 
+#include "api/model_impl.h"
 #include "engine/stepper.h"
 #include "golden/vision/vision_reference.h"
 #include "model/taps.h"
+#include "phidias/convert.h"
 #include "phidias/generation.h"
+#include "support/temporary_folder.h"
 
 namespace phidias {
 namespace {
@@ -274,6 +277,33 @@ TEST_F(VisionModel, FilesThatAreNoImagesAndModelsThatSeeNoneAreErrors) {
   const auto image = encode_image_file(**blind, image_file(Json(0)));
   ASSERT_FALSE(image.ok());
   EXPECT_EQ(image.error().code, Code::kUnsupported);
+}
+
+TEST_F(VisionModel, AQuantizedFileSeesAsTheFolderQuantizedAtLoadWithTheTowerInEightBits) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "vision.gguf";
+  const auto report = write_gguf(test::vision_folder(), file, {.recipe = "q4_0"});
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  const auto stored = Model::load(file);
+  ASSERT_TRUE(stored.ok()) << stored.error().to_string();
+  const auto at_load = Model::load(test::vision_folder(), {.weights = "q4_0"});
+  ASSERT_TRUE(at_load.ok()) << at_load.error().to_string();
+  const auto formats = [](const Model& model) {
+    std::set<Format> all;
+    const_cast<VisionWeights&>(*model.impl().weights.vision)
+        .for_each_matrix([&](const Matrix& matrix) { all.insert(matrix.blocks.front().format); });
+    return all;
+  };
+  EXPECT_EQ(formats(**stored), (std::set<Format>{Format::kF32, Format::kQ8_0}));
+  EXPECT_EQ(formats(**at_load), formats(**stored));
+  EXPECT_EQ((*stored)->info().vision->crops, model_->info().vision->crops);
+  EXPECT_EQ((*stored)->stop_ids(), model_->stop_ids());
+  const auto features = [&](const std::shared_ptr<const Model>& model) {
+    const auto engine = Engine::create(model);
+    EXPECT_TRUE(engine.ok());
+    return encoded(**engine, Json(0))->values;
+  };
+  EXPECT_EQ(features(*stored), features(*at_load));
 }
 
 TEST_F(VisionModel, QuantizedWeightsStayNear) {

@@ -14,6 +14,22 @@ namespace {
 const RandomModelOptions kOneLayer = {
     .shape = "phi-3-mini", .weights = "q4_0", .layers = 1, .threads = 2};
 
+// Of the second of two tokens.
+std::vector<float> logits_of(std::shared_ptr<const Model> model) {
+  auto engine = Engine::create(std::move(model), {.threads = 2, .context = 16});
+  EXPECT_TRUE(engine.ok());
+  const SequenceId sequence = (*engine)->open({.prompt_tokens = 2});
+  const Row rows[] = {{5, sequence, 0, false}, {900, sequence, 1, true}};
+  std::vector<float> row;
+  EXPECT_TRUE((*engine)
+                  ->step(rows,
+                         [&](size_t, std::span<const float> values) {
+                           row.assign(values.begin(), values.end());
+                         })
+                  .ok());
+  return row;
+}
+
 TEST(Bench, ARandomModelHasTheSizesOfItsShape) {
   const auto model = random_model(kOneLayer);
   ASSERT_TRUE(model.ok()) << model.error().to_string();
@@ -30,28 +46,37 @@ TEST(Bench, ARandomModelIsTheSameInAFile) {
   ASSERT_TRUE(model.ok()) << model.error().to_string();
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "random.gguf";
-  const Status saved = save_random_model(**model, file);
+  const Status saved = save_random_model(kOneLayer, file);
   ASSERT_TRUE(saved.ok()) << saved.error().to_string();
   const auto again = Model::load(file);
   ASSERT_TRUE(again.ok()) << again.error().to_string();
-  const auto logits = [](std::shared_ptr<const Model> of) {
-    auto engine = Engine::create(std::move(of), {.threads = 2, .context = 16});
-    EXPECT_TRUE(engine.ok());
-    const SequenceId sequence = (*engine)->open({.prompt_tokens = 2});
-    const Row rows[] = {{5, sequence, 0, false}, {900, sequence, 1, true}};
-    std::vector<float> row;
-    EXPECT_TRUE((*engine)
-                    ->step(rows,
-                           [&](size_t, std::span<const float> values) {
-                             row.assign(values.begin(), values.end());
-                           })
-                    .ok());
-    return row;
-  };
-  const auto values = logits(*model);
-  EXPECT_EQ(logits(*again), values);
+  const auto values = logits_of(*model);
+  EXPECT_EQ(logits_of(*again), values);
   EXPECT_GT(*std::max_element(values.begin(), values.end()),
             *std::min_element(values.begin(), values.end()));
+}
+
+TEST(Bench, ASavedModelOfExpertsIsTheOneInMemory) {
+  const RandomModelOptions options = {
+      .shape = "phi-3.5-moe", .weights = "q4", .layers = 1, .threads = 2};
+  const auto model = random_model(options);
+  ASSERT_TRUE(model.ok()) << model.error().to_string();
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "random.gguf";
+  const Status saved = save_random_model(options, file);
+  ASSERT_TRUE(saved.ok()) << saved.error().to_string();
+  const auto again = Model::load(file);
+  ASSERT_TRUE(again.ok()) << again.error().to_string();
+  const auto logits = logits_of(*model);
+  EXPECT_EQ(logits_of(*again), logits);
+}
+
+TEST(Bench, AModelThatGgufHasNoLayoutForIsNotSaved) {
+  const test::TemporaryFolder folder;
+  const Status saved =
+      save_random_model({.shape = "phi-3-vision", .layers = 1}, folder.path() / "random.gguf");
+  ASSERT_FALSE(saved.ok());
+  EXPECT_EQ(saved.error().code, Code::kUnsupported);
 }
 
 TEST(Bench, WhatDoesNotFitIsRefusedWithTheFigures) {

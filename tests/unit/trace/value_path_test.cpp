@@ -51,7 +51,7 @@ TEST(ValuePath, EveryNameComesBackAsItIsWritten) {
     const ValueRef part{info.id, {false, 1, 3}, {Positions({1, 3}), {0, 2}, {}, {4}}};
     const ValueRef again = parsed(part.to_string());
     EXPECT_EQ(again.selection, part.selection) << part.to_string();
-    if (info.module != Module::kModel) {
+    if (has_layers(info.module)) {
       EXPECT_EQ(again.layers, part.layers);
     }
   }
@@ -65,6 +65,10 @@ TEST(ValuePath, MistakesAreToldWithWhatWasMeant) {
   };
   EXPECT_NE(message("layers[0].layer_outputs").find("layer_output"), std::string::npos);
   EXPECT_NE(message("layer_output").find("layers[3].layer_output"), std::string::npos);
+  EXPECT_NE(message("block_output").find("vision.layers[3].block_output"), std::string::npos);
+  EXPECT_NE(message("vision.logits").find("leave \"vision.\" out"), std::string::npos);
+  EXPECT_NE(message("vision.block_output").find("vision.layers[*].block_output"),
+            std::string::npos);
   EXPECT_NE(message("layers[0].logits").find("leave the layer out"), std::string::npos);
   message("layers[0].mlp.attention_queries");
   message("layers[x].layer_output");
