@@ -85,10 +85,10 @@ struct BenchReport {
 inline constexpr uint32_t kComparedPositions = 16;
 
 // Metrics: first_token_s, prefill_tok_s, decode_tok_s, batch_decode_tok_s; image_s; peak_rss_bytes
-// of each setting, while it ran; max_abs_diff (logits of the prompt's first kComparedPositions positions,
-// from exact numerics). The model is run as generation runs it: each token is read by the host.
-// Decoding at a depth and of several sequences begins at positions that hold no real keys and
-// values, since speed does not depend on them. Errors: those of the engine; kCancelled.
+// of each setting, while it ran; max_abs_diff (logits of the prompt's first kComparedPositions
+// positions, from exact numerics). The model is run as generation runs it: each token is read by
+// the host. Decoding at a depth and of several sequences begins at positions that hold no real keys
+// and values, since speed does not depend on them. Errors: those of the engine; kCancelled.
 Result<BenchReport> bench(const std::shared_ptr<const Model>& model, const BenchOptions& options);
 
 // Kernels alone: every number format multiplied by 1, 16 and 512 rows, attention over 2048

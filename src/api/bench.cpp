@@ -353,6 +353,7 @@ Result<BenchReport> bench(const std::shared_ptr<const Model>& model, const Bench
   report.after = read_machine(report.threads, report.isa);
   for (const uint32_t tiles : options.image_tiles) {
     if (!model->info().vision) break;
+    PHIDIAS_TRY(const auto engine, Engine::create(model, options.engine));
     PHIDIAS_TRY(BenchRow row, bench_image(*engine, tiles, options, report.before, report.after));
     run.rows.push_back(std::move(row));
   }
