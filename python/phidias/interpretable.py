@@ -119,7 +119,7 @@ class Interpretable(Root):
         reason}}``; with a layer ``{name: reason}`` of its values alone."""
         found: dict[str, Any] = {}
         for one in _core.support(self._weights):
-            on_layer = one.value.module != "model"
+            on_layer = one.value.module.startswith("layers")
             if layer is not None:
                 if on_layer:
                     found[one.value.name] = one.missing

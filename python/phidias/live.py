@@ -79,11 +79,12 @@ class Driver:
     def edits(self) -> list[Edit]:
         """What the run is given."""
         edits = [Edit(None, (_core.ValueRef.parse("token_embeddings"), self._begin))]
-        there = self._model.support(layer=0)
+        absent = {one.value.name for one in _core.support(self._model._weights) if one.missing}
         for info in INFOS.values():
             if not info.writable or info.layout == "Tokens" or info.name in _PATTERNS:
                 continue
-            if there.get(info.name) is not None:
+            # Values of images are computed before the run.
+            if info.name in absent or info.module.startswith("vision"):
                 continue
             path = info.name if info.module == "model" else f"layers[*].{info.name}"
             ref = _core.ValueRef.parse(path)
