@@ -20,9 +20,13 @@ Result<std::string> config_with_type(const std::string& config_json, const std::
     return Error{Code::kCorrupt, "must be a JSON object", {"config.json", {}, {}}};
   // Newer files call it dtype.
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(type);
-  // The old name of the same rotation, which newer versions of transformers refuse.
+  // The old name of the same rotation, which newer versions of transformers refuse. Models that
+  // transformers does not hold come with code of their own, which knows the name that is there.
+  const auto model_type = config.find("model_type");
+  const bool held = model_type != config.end() && model_type->is_string() &&
+                    has_gguf_layout(model_type->get<std::string>());
   if (const auto scaling = config.find("rope_scaling");
-      scaling != config.end() && scaling->is_object()) {
+      held && scaling != config.end() && scaling->is_object()) {
     for (const char* key : {"type", "rope_type"}) {
       if (const auto name = scaling->find(key); name != scaling->end() && *name == "su")
         *name = "longrope";
