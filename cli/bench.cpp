@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct BenchArguments {
   ModelOption model;
-  std::string what;  // "kernels" or empty
+  std::string what;  // "kernels", "machine" or empty
   RandomModelOptions random;
   CLI::Option* shape_option = nullptr;
   CLI::Option* weights_option = nullptr;
@@ -148,6 +148,26 @@ Status put(const BenchArguments& arguments, const std::string& text) {
   return Error{Code::kIo, "cannot be written", {arguments.output, {}, {}}};
 }
 
+// The machine's limits alone, for scripts that run other programs beside this one.
+Result<int> run_machine(const BenchArguments& arguments) {
+  const MachineReading reading =
+      read_machine(arguments.options.engine.threads, arguments.options.engine.isa);
+  const Json json = {{"read_bandwidth_bytes_s", reading.read_bytes_s},
+                     {"read_pattern", reading.read_pattern},
+                     {"int8_ops_s", reading.integer_ops_s},
+                     {"int8_instructions", reading.integer_instructions},
+                     {"fma_flops", reading.float_ops_s},
+                     {"fma_instructions", reading.float_instructions}};
+  const std::string text =
+      "memory reads " + number("%.1f", reading.read_bytes_s / 1e9) + " GB/s (" +
+      reading.read_pattern + "); " + number("%.0f", reading.integer_ops_s / 1e9) + " GOP/s (" +
+      reading.integer_instructions + "); " + number("%.0f", reading.float_ops_s / 1e9) +
+      " GFLOP/s (" + reading.float_instructions + ")\n";
+  const Status written = put(arguments, arguments.json ? json.dump(2) + "\n" : text);
+  if (!written.ok()) return written.error();
+  return kExitOk;
+}
+
 Result<int> run_kernels(const BenchArguments& arguments) {
   ProgressBar bar(Terminal::of(2), ProgressBar::Unit::kCount);
   const auto report = bench_kernels(arguments.options.engine,
@@ -261,6 +281,7 @@ Result<int> run(BenchArguments arguments) {
   EngineOptions& engine = arguments.options.engine;
   engine.numerics = *numerics;
   if (arguments.what == "kernels") return run_kernels(arguments);
+  if (arguments.what == "machine") return run_machine(arguments);
 
   std::shared_ptr<const Model> model;
   std::string path;
@@ -341,8 +362,9 @@ Result<int> run(BenchArguments arguments) {
 std::function<Result<int>()> setup_bench(CLI::App& app) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchOptions& options = arguments->options;
-  app.add_option("what", arguments->what, "kernels: the kernels alone; default: a whole model")
-      ->check(CLI::IsMember({"kernels"}));
+  app.add_option("what", arguments->what,
+                 "kernels: the kernels alone; machine: its limits alone; default: a whole model")
+      ->check(CLI::IsMember({"kernels", "machine"}));
   arguments->model.declare(app, false);
   std::string shapes;
   for (const std::string_view shape : model_shapes())
