@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "phidias/autoencoder.h"
 #include "phidias/status.h"
 #include "phidias/tensors.h"
 #include "phidias/values.h"
@@ -47,6 +48,7 @@ enum class EditOp : uint8_t {
   kHide,          // scores: the key is treated as masked
   kOnly,          // scores: every other key is hidden
   kUniform,       // probabilities: equal weight on every visible key
+  kSae,           // features of an autoencoder are changed
   kSkip,          // layers [from, to] hand the stream through
   kCallback,      // code; not serialisable
 };
@@ -103,6 +105,9 @@ class Edit {
   EditOp op = EditOp::kZero;
   TensorPointer tensor;  // broadcast from the right against the selected part, page's layout
   TensorPointer second;
+  AutoencoderPointer autoencoder;     // kSae: of whole vectors of the value's last axis
+  std::vector<FeatureEdit> features;  // each feature once
+  bool keep_error = true;             // what the autoencoder does not see stays
   double coefficient = 1;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -182,6 +187,8 @@ Edit keep_only(const ValueRef& value, Tensor directions);
 Edit swap_subspace(const ValueRef& value, Tensor directions, Tensor source);
 Edit noise(const ValueRef& value, double sigma, uint64_t seed);
 Edit low_rank(const ValueRef& value, Tensor a, Tensor b);
+Edit edit_sae(const ValueRef& value, AutoencoderPointer autoencoder,
+              std::vector<FeatureEdit> features, bool keep_error = true);
 Edit hide(const ValueRef& scores);
 Edit only(const ValueRef& scores);
 Edit uniform(const ValueRef& probabilities);

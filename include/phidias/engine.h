@@ -13,6 +13,8 @@
 
 namespace phidias {
 
+class Edits;
+class EditsInForce;
 class Stepper;
 struct ImageState;
 
@@ -54,14 +56,36 @@ class Engine {
   // sequence), kCapacityExceeded (context or cache budget, with the figures), kOutOfMemory.
   Status step(std::span<const Row> rows, const LogitsSink& sink = {});
 
+  // While the returned object lives, these edits come before the own ones of every trace, answer,
+  // live run, sweep and collection that begins on this engine; step() itself makes none. May be
+  // nested: the outer ones come first. Where edits are reported, these are reported first.
+  [[nodiscard]] EditsInForce with(const Edits& edits);
+  Edits edits_in_force() const;
+
   // For the library's own files.
   Stepper& stepper();
   ImageState& images();
 
  private:
+  friend class EditsInForce;
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+};
+
+// Ends its edits with its life; the engine must outlive it.
+class EditsInForce {
+ public:
+  ~EditsInForce();
+  EditsInForce(EditsInForce&& other) noexcept;
+  EditsInForce& operator=(EditsInForce&&) = delete;
+
+ private:
+  friend class Engine;
+  EditsInForce(Engine& engine, uint64_t number) : engine_(&engine), number_(number) {}
+
+  Engine* engine_;
+  uint64_t number_;
 };
 
 }  // namespace phidias

@@ -32,10 +32,12 @@ struct GenerateRequest {
   RopeSwitch rope_switch = RopeSwitch::kReprefill;
   // A sequence of the caller's to go on with, for one choice: what its tokens have in common with
   // the prompt is not run again. It ends up holding the prompt and the answer, and stays the
-  // caller's. 0: a fresh one.
+  // caller's; of an edited answer it holds what lies before the first edited position. 0: a fresh
+  // one.
   SequenceId sequence = 0;
-  // Values to keep and to change, of every answer (Choice::traced). With either, nothing of
-  // `sequence` is reused: its cached positions were not seen.
+  // Values to keep and to change, of every answer (Choice::traced). Of `sequence` only what lies
+  // before the first position read or edited is reused (in fast numerics nothing where a pattern is
+  // edited).
   std::vector<Read> reads{};
   Edits edits{};
   uint64_t max_read_bytes = uint64_t{8} << 30;  // of one answer; more is refused with the figure

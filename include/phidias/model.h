@@ -12,6 +12,7 @@
 #include "phidias/options.h"
 #include "phidias/status.h"
 #include "phidias/tokenizer.h"
+#include "phidias/values.h"
 
 namespace phidias {
 
@@ -67,8 +68,9 @@ struct ModelInfo {
   std::vector<std::string> notices;  // how something was read that a user should know of
 };
 
-// Immutable and safe to share between threads and engines.
-class Model {
+// Immutable and safe to share between threads and engines. Has the handles of its values as
+// members: model->layers[3].self_attn.attention_probabilities.
+class Model : public ModelValues {
  public:
   // A Hugging Face folder or a .gguf file. Every tensor is checked before anything is returned.
   // Errors: kNotFound, kCorrupt (all mismatches in one message), kUnsupported (model type, number

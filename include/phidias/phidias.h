@@ -3,6 +3,7 @@
 #pragma once
 
 #include "phidias/attribution.h"
+#include "phidias/autoencoder.h"
 #include "phidias/bench.h"
 #include "phidias/build.h"
 #include "phidias/chat.h"

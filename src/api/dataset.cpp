@@ -280,7 +280,10 @@ Result<uint64_t> collected_bytes_per_token(const Model& model, const CollectOpti
 
 Result<Collection> collect(Engine& engine, const std::vector<std::vector<TokenId>>& sequences,
                            const std::filesystem::path& folder, const CollectOptions& options) {
-  return DatasetRun(engine, sequences, folder, options).run();
+  CollectOptions all = options;
+  all.edits = engine.edits_in_force();
+  all.edits += options.edits;
+  return DatasetRun(engine, sequences, folder, all).run();
 }
 
 }  // namespace phidias

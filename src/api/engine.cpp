@@ -1,6 +1,7 @@
 #include "phidias/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "api/engine_impl.h"
 #include "api/model_impl.h"
@@ -130,6 +131,22 @@ std::span<const TokenId> Engine::tokens(SequenceId sequence) const {
 Status Engine::truncate(SequenceId sequence, uint32_t length) {
   return impl_->stepper->truncate(sequence, length);
 }
+EditsInForce Engine::with(const Edits& edits) {
+  impl_->in_force.emplace(impl_->next_in_force, edits);
+  return {*this, impl_->next_in_force++};
+}
+Edits Engine::edits_in_force() const {
+  Edits all;
+  for (const auto& [number, edits] : impl_->in_force) all += edits;
+  return all;
+}
+
+EditsInForce::EditsInForce(EditsInForce&& other) noexcept
+    : engine_(std::exchange(other.engine_, nullptr)), number_(other.number_) {}
+EditsInForce::~EditsInForce() {
+  if (engine_ != nullptr) engine_->impl_->in_force.erase(number_);
+}
+
 Status Engine::step(std::span<const Row> rows, const LogitsSink& sink) {
   return impl_->stepper->step(rows, sink);
 }

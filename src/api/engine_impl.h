@@ -1,12 +1,14 @@
 // What an Engine holds; for the files of this folder.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "base/thread_pool.h"
 #include "engine/image_cache.h"
 #include "engine/stepper.h"
 #include "model/run_context.h"
+#include "phidias/edits.h"
 #include "phidias/engine.h"
 
 namespace phidias {
@@ -25,6 +27,8 @@ struct Engine::Impl {
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<Stepper> stepper;
   std::unique_ptr<ImageState> images;
+  std::map<uint64_t, Edits> in_force;  // by number, in the order in which they came
+  uint64_t next_in_force = 0;
 };
 
 }  // namespace phidias

@@ -23,6 +23,7 @@ std::string_view name_of(FinishReason reason) {
 }
 
 struct Generator::Impl {
+  Engine* engine;
   std::shared_ptr<const Tokenizer> tokenizer;
   Scheduler scheduler;
 };
@@ -31,12 +32,17 @@ Generator::Generator(Engine& engine, GenerateCallback callback) {
   auto tokenizer = engine.model().tokenizer();
   const Tokenizer* borrowed = tokenizer.get();
   impl_.reset(new Impl{
-      std::move(tokenizer),
+      &engine, std::move(tokenizer),
       Scheduler(engine.stepper(), borrowed, engine.model().stop_ids(), std::move(callback))});
 }
 Generator::~Generator() = default;
 
 Result<size_t> Generator::submit(GenerateRequest request) {
+  Edits edits = impl_->engine->edits_in_force();
+  if (!edits.empty()) {
+    edits += request.edits;
+    request.edits = std::move(edits);
+  }
   return impl_->scheduler.submit(std::move(request));
 }
 void Generator::cancel(size_t request) { impl_->scheduler.cancel(request); }

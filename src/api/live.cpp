@@ -57,7 +57,8 @@ Live::Live(Live&&) noexcept = default;
 Live& Live::operator=(Live&&) noexcept = default;
 
 Edits Live::replayed() const {
-  Edits edits = edits_;
+  Edits edits = engine_->edits_in_force();
+  edits += edits_;
   for (const auto& stop : stops_) {
     edits += on_live(stop->value, [stop](const View& view, const Where& where) {
       each_entry(view, stop->view, where.position, [](float& there, float& ours) { there = ours; });

@@ -84,6 +84,7 @@ void Trace::edit(const Edits& edits) { edits_ += edits; }
 // What run() and plan() have in common: the run's size and its program.
 struct Trace::Program {
   RopeTable rope;
+  Edits edits;  // those in force, then the trace's
   SequenceTrace taps;
   std::optional<GradientTrace> gradients;
 
@@ -91,7 +92,7 @@ struct Trace::Program {
     if (trace.no_ids_) return *trace.no_ids_;
     Stepper& stepper = trace.engine_->stepper();
     const Model::Impl& model = trace.engine_->model().impl();
-    auto program = std::unique_ptr<Program>(new Program{RopeTable(model.spec.rope), {}, {}});
+    auto program = std::unique_ptr<Program>(new Program{RopeTable(model.spec.rope), {}, {}, {}});
     const size_t rows =
         trace.ids_.size() + (trace.options_.generate > 0 ? trace.options_.generate - 1 : 0);
     if (rows > stepper.options().context) {
@@ -101,10 +102,12 @@ struct Trace::Program {
                        std::to_string(stepper.options().context),
                    {}};
     }
+    program->edits = trace.engine_->edits_in_force();
+    program->edits += trace.edits_;
     const CollectorContext context{&model.spec, &model.weights, &program->rope,
                                    stepper.options().kv};
     const TraceRequest request{.reads = trace.reads_,
-                               .edits = &trace.edits_,
+                               .edits = &program->edits,
                                .prompt = trace.ids_,
                                .rows = rows,
                                .step_rows = stepper.options().step_rows,

@@ -20,12 +20,6 @@ struct Start {
   size_t position;
 };
 
-size_t first_of(const PositionSet& set) {
-  size_t first = set.position(0);
-  for (size_t i = 1; i < set.size(); ++i) first = std::min(first, set.position(i));
-  return first;
-}
-
 // Whether a layer's attention is computed another way for all queries, with other roundings in fast
 // numerics.
 bool moves_attention(const Edit& edit) {
@@ -128,7 +122,7 @@ class VariedRun {
                     PositionSet::resolve(edit.value.selection.at, ids_, ids_.size(), place));
         start.layer = std::min(start.layer, first_layer(edit, model_.spec, layers));
         const bool from_start = lifted || edit.lift || (fast && moves_attention(edit));
-        start.position = std::min(start.position, from_start ? 0 : first_of(at));
+        start.position = std::min(start.position, from_start ? 0 : at.first());
       }
       starts.push_back(start);
     }
@@ -217,7 +211,10 @@ class VariedRun {
 Result<Variations> run_variations(Engine& engine, const std::vector<TokenId>& ids,
                                   std::span<const Edits> variations, const Metric& metric,
                                   const VariationOptions& options) {
-  return VariedRun(engine, ids, variations, options).run(metric);
+  VariationOptions all = options;
+  all.edits = engine.edits_in_force();
+  all.edits += options.edits;
+  return VariedRun(engine, ids, variations, all).run(metric);
 }
 
 }  // namespace phidias

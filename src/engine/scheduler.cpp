@@ -39,8 +39,16 @@ void Scheduler::close_sequence(Answer& answer) {
   if (answer.taps != nullptr) {
     const size_t rows = stepper_->length(answer.sequence);
     if (stepper_->is_open(answer.sequence)) stepper_->attach(answer.sequence, nullptr);
+    const auto first_edit =
+        static_cast<uint32_t>(answer.taps->first_edit(stepper_->options().numerics));
     answer.choice.traced = std::move(*answer.taps).take(rows);
     answer.taps.reset();
+    // Whoever goes on with the sequence must not find what these edits have made of it. Cutting it
+    // can fail where its last page is shared and there is room for no other: then all is dropped.
+    if (answer.borrowed && stepper_->is_open(answer.sequence) && first_edit < rows &&
+        !stepper_->truncate(answer.sequence, first_edit).ok()) {
+      (void)stepper_->truncate(answer.sequence, 0);
+    }
   }
   if (!answer.borrowed) stepper_->close(answer.sequence);
   answer.sequence = 0;
@@ -142,14 +150,16 @@ Status Scheduler::begin(Active& active) {
   if (request.choices != 1) return invalid("only one answer can go on with a sequence", "choices");
   const auto held = stepper_->tokens(request.sequence);
   // The last token is always run: its logits are wanted.
-  const bool looked_into = first.taps != nullptr;
-  const size_t most = looked_into ? 0 : std::min(held.size(), request.prompt.size() - 1);
+  size_t most = std::min(held.size(), request.prompt.size() - 1);
+  if (first.taps != nullptr)
+    most = std::min(most, first.taps->first_position(stepper_->options().numerics));
   const auto shown = stepper_->images(request.sequence);
   uint32_t common = 0;
   while (common < most && held[common] == request.prompt[common] &&
          ImageRows::same(held[common], shown, request.images)) {
     ++common;
   }
+  if (first.taps != nullptr) first.taps->follow(held.first(common));
   PHIDIAS_CHECK_OK(stepper_->truncate(request.sequence, common));
   stepper_->resume(request.sequence, options);
   first.sequence = request.sequence;

@@ -10,6 +10,8 @@
 #include "gradient/linear.h"
 #include "gradient/norm.h"
 #include "gradient/replay.h"
+#include "gradient/routing.h"
+#include "model/blocks/gating.h"
 #include "model/blocks/residual.h"
 #include "model/decoder.h"
 
@@ -31,14 +33,15 @@ class Backward {
         context_(kernels, threads, Numerics::kExact),
         replay_(spec, weights, run, edits, context_),
         rows_(run.positions()),
+        passes_(rows_ * (spec.experts ? ExpertsSpec::kPerRow : 1)),
         stream_(rows_ * spec.width),
         branch_(rows_ * spec.width),
         normed_(rows_ * spec.width),
         heads_(rows_ * spec.attention.query_width()),
         qkv_(rows_ * spec.attention.qkv_width()),
-        neurons_(rows_ * spec.ffn_width),
-        activation_(rows_ * spec.ffn_width),
-        gate_up_(rows_ * 2 * spec.ffn_width) {}
+        neurons_(passes_ * spec.ffn_width),
+        activation_(passes_ * spec.ffn_width),
+        gate_up_(passes_ * 2 * spec.ffn_width) {}
 
   void run() {
     std::fill_n(stream_.data(), rows_ * spec_.width, 0.0F);
@@ -97,7 +100,11 @@ class Backward {
 
   template <class Work>
   void each_row(Work work) {
-    context_.threads->run(rows_, 1, [&](size_t begin, size_t end, size_t) {
+    each(rows_, work);
+  }
+  template <class Work>
+  void each(size_t rows, Work work) {
+    context_.threads->run(rows, 1, [&](size_t begin, size_t end, size_t) {
       for (size_t r = begin; r < end; ++r) work(r);
     });
   }
@@ -109,10 +116,24 @@ class Backward {
   void ffn(size_t layer) {
     const LayerWeights& weights = weights_.layers[layer];
     const size_t width = spec_.width;
-    const size_t ffn_width = spec_.ffn_width;
     visit(Site::kLayerOutput, layer, stream_.data(), width, width);
     copy_stream_to_branch();
     visit(Site::kMlpOutput, layer, branch_.data(), width, width);
+    if (spec_.experts) {
+      experts(layer);
+    } else {
+      dense(layer);
+    }
+    visit(Site::kMlpInput, layer, normed_.data(), width, width);
+    visit(Site::kMlpNormOutput, layer, normed_.data(), width, width);
+    norm(WeightVector::kFfnNorm, layer, weights.ffn_norm, replay_.layer_mid());
+    visit(Site::kLayerMid, layer, stream_.data(), width, width);
+  }
+
+  // The branch's gradient to that of what it reads.
+  void dense(size_t layer) {
+    const LayerWeights& weights = weights_.layers[layer];
+    const size_t ffn_width = spec_.ffn_width;
     product(WeightMatrix::kDown, layer, weights.down, replay_.neurons(), branch_.data(),
             neurons_.data());
     visit(Site::kMlpNeurons, layer, neurons_.data(), ffn_width, ffn_width);
@@ -129,10 +150,71 @@ class Backward {
     visit(Site::kGateUpOutput, layer, gate_up_.data(), 2 * ffn_width, 2 * ffn_width);
     product(WeightMatrix::kGateUp, layer, weights.gate_up, replay_.mlp_input(), gate_up_.data(),
             normed_.data());
-    visit(Site::kMlpInput, layer, normed_.data(), width, width);
-    visit(Site::kMlpNormOutput, layer, normed_.data(), width, width);
-    norm(WeightVector::kFfnNorm, layer, weights.ffn_norm, replay_.layer_mid());
-    visit(Site::kLayerMid, layer, stream_.data(), width, width);
+  }
+
+  // The same where each row passes two experts, and the router, too, reads what they read.
+  void experts(size_t layer) {
+    constexpr size_t kPicks = ExpertsSpec::kPerRow;
+    const LayerWeights& weights = weights_.layers[layer];
+    const ExpertState& state = replay_.experts();
+    const size_t width = spec_.width;
+    const size_t ffn_width = spec_.ffn_width;
+    const size_t count = spec_.experts->count;
+    pass_.ensure(passes_ * width);
+    picks_.ensure(rows_ * kPicks);
+    router_.ensure(rows_ * count);
+    each_row([&](size_t r) {
+      const float* branch = branch_.data() + r * width;
+      for (size_t i = r * kPicks; i < (r + 1) * kPicks; ++i) {
+        const float* output = state.outputs.data() + state.passes[i] * width;
+        float* to = pass_.data() + state.passes[i] * width;
+        double along = 0;
+        for (size_t c = 0; c < width; ++c) {
+          to[c] = state.weights.data()[i] * branch[c];
+          along += static_cast<double>(output[c]) * static_cast<double>(branch[c]);
+        }
+        picks_[i] = static_cast<float>(along);
+      }
+    });
+    visit(Site::kRouterWeights, layer, picks_.data(), kPicks, kPicks);
+
+    const auto each_expert = [&](Matrix ExpertWeights::*matrix, const float* from, size_t stride,
+                                 float* to, size_t to_stride) {
+      for (size_t e = 0; e < count; ++e) {
+        const size_t begin = state.begin[e];
+        if (begin == state.begin[e + 1]) continue;
+        linear_transposed(context_, weights.experts[e].*matrix, from + begin * stride, stride,
+                          state.begin[e + 1] - begin, to + begin * to_stride, to_stride);
+      }
+    };
+    each_expert(&ExpertWeights::down, pass_.data(), width, neurons_.data(), ffn_width);
+    activated_.resize(passes_, ffn_width);
+    activate_gates(*context_.kernels, spec_, replay_.gate_up(), activated_);
+    each(passes_, [&](size_t p) {
+      const float* gate_up = replay_.gate_up() + p * 2 * ffn_width;
+      const float* neurons = neurons_.data() + p * ffn_width;
+      float* activation = activation_.data() + p * ffn_width;
+      activation_gradient(spec_, gate_up, neurons, activation);
+      branches_gradient(*context_.kernels, spec_, gate_up, activated_.row(p), activation, neurons,
+                        gate_up_.data() + p * 2 * ffn_width);
+    });
+    each_expert(&ExpertWeights::gate_up, gate_up_.data(), 2 * ffn_width, pass_.data(), width);
+
+    each_row([&](size_t r) {
+      float* gradient = router_.data() + r * count;
+      std::fill_n(gradient, count, 0.0F);
+      add_route_gradient({state.logits.data() + r * count, count}, spec_.experts->band,
+                         state.picks.data() + r * kPicks, picks_.data() + r * kPicks,
+                         {gradient, count});
+    });
+    visit(Site::kRouterLogits, layer, router_.data(), count, count);
+    linear_transposed(context_, weights.router, router_.data(), count, rows_, normed_.data(),
+                      width);
+    each_row([&](size_t r) {
+      const float* first = pass_.data() + state.passes[r * kPicks] * width;
+      const float* second = pass_.data() + state.passes[r * kPicks + 1] * width;
+      for (size_t c = 0; c < width; ++c) normed_[r * width + c] += first[c] + second[c];
+    });
   }
 
   void attention(size_t layer) {
@@ -283,6 +365,7 @@ class Backward {
   LayerReplay replay_;
   AttentionGradient attention_;
   size_t rows_;
+  size_t passes_;  // of rows through feed-forward matrices
   // Gradients, each [N, ...]:
   AlignedBuffer<float> stream_;  // of the residual stream
   AlignedBuffer<float> branch_;  // of what a block adds to it
@@ -293,6 +376,11 @@ class Backward {
   AlignedBuffer<float> activation_;
   AlignedBuffer<float> gate_up_;
   AlignedBuffer<float> opposite_sines_;
+  // Of experts:
+  AlignedBuffer<float> pass_;    // [passes, D]: of what an expert gives, then of what it reads
+  AlignedBuffer<float> picks_;   // [N, 2]: of the weights of the picks
+  AlignedBuffer<float> router_;  // [N, E]: of the logits
+  Activations activated_;        // [passes, F]
   // Of some outputs, values and gradients:
   Activations final_;
   AlignedBuffer<float> final_input_, final_gradient_, final_stream_gradient_;
@@ -313,17 +401,14 @@ Status check_outputs(const StoredRun& run, std::span<const uint32_t> outputs) {
 
 }  // namespace
 
-Status gradient_support(const ModelSpec& spec) {
-  if (!spec.experts) return {};
-  return Error{Code::kUnsupported,
-               "gradients through experts are not known; choose a model without them",
-               {{}, {}, spec.type}};
-}
-
 Status run_backward(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
                     ParallelFor& threads, const StoredRun& run, RunTaps* edits,
                     GradientTaps& taps) {
-  if (auto supported = gradient_support(spec); !supported.ok()) return supported;
+  if (spec.experts && taps.wants_weights()) {
+    return Error{Code::kUnsupported,
+                 "the weights of experts have no gradients here; train a model without experts",
+                 {{}, {}, spec.type}};
+  }
   if (auto outputs = check_outputs(run, taps.outputs()); !outputs.ok()) return outputs;
   for (size_t layer = 0; edits != nullptr && layer < spec.layers; ++layer) {
     if ((edits->sites(layer) & kPatternSites) != 0 && edits->attention(layer).call_edits) {

@@ -84,12 +84,9 @@ class GradientTaps {
   }
 };
 
-// OK, or kUnsupported with what the model has that no gradient is known of here.
-Status gradient_support(const ModelSpec& spec);
-
 // Walks `run` backwards. `edits` are those of the run (null: none); they see each layer again.
-// Errors: kUnsupported as gradient_support(); kInvalidArgument for an output beyond the run;
-// kOutOfMemory.
+// Errors: kUnsupported (gradients of weights of a model with experts; edits with scope "call");
+// kInvalidArgument for an output beyond the run; kOutOfMemory.
 Status run_backward(const ModelSpec& spec, const ModelWeights& weights, const KernelTable& kernels,
                     ParallelFor& threads, const StoredRun& run, RunTaps* edits, GradientTaps& taps);
 

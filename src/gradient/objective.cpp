@@ -206,10 +206,12 @@ size_t site_width(const ModelSpec& spec, Site site) {
       return spec.attention.kv_width();
     case Site::kAttentionScores:
     case Site::kAttentionProbabilities:
-    case Site::kRouterLogits:
     case Site::kRouterExperts:
-    case Site::kRouterWeights:
       return 0;
+    case Site::kRouterLogits:
+      return spec.experts ? spec.experts->count : 0;
+    case Site::kRouterWeights:
+      return spec.experts ? ExpertsSpec::kPerRow : 0;
     case Site::kGateUpOutput:
       return 2UL * spec.ffn_width;
     case Site::kMlpActivation:

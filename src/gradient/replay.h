@@ -41,6 +41,9 @@ class LayerReplay {
   const float* activation() const { return activation_.data(); }            // [R, F]
   const float* neurons() const { return state_.neurons.row(0); }            // [R, F]
 
+  // Of a layer with experts, whose gate_up() has a row for each pass.
+  const ExpertState& experts() const { return state_.experts; }
+
   // Null where attention was left alone.
   const EditedPatterns* patterns() const { return edits_patterns_ ? &patterns_ : nullptr; }
 

@@ -35,6 +35,7 @@ class Collector {
   Read::Moment moment() const { return moment_; }
   const std::vector<uint64_t>& shape() const { return shape_; }
   uint64_t bytes() const;
+  size_t first_position() const { return at_.first(); }
   bool wants(size_t position) const { return at_.index(position) != PositionSet::kNone; }
 
   void allocate();

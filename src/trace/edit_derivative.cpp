@@ -13,6 +13,7 @@ std::string_view obstacle(const Edit& edit) {
   if (edit.op == EditOp::kSkip) return "skips layers";
   if (edit.op == EditOp::kCallback) return "is a function";
   if (edit.op == EditOp::kClamp) return "clamps";
+  if (edit.op == EditOp::kSae) return "goes through an autoencoder";
   if (edit.keep_norm) return "keeps the norm";
   if (edit.renormalize) return "renormalizes";
   if (edit.probe != nullptr) return "depends on a probe";
@@ -142,6 +143,7 @@ void EditProgram::differentiate_lane(const Lane& lane, std::vector<float>& x) co
     case EditOp::kNoise:
     case EditOp::kOnly:  // what it hides has no probability, so no gradient
     case EditOp::kClamp:
+    case EditOp::kSae:
     case EditOp::kSkip:
     case EditOp::kCallback:
       return;

@@ -28,6 +28,7 @@ constexpr OpName kOps[] = {
     {"clamp", EditOp::kClamp},
     {"noise", EditOp::kNoise},
     {"lowrank", EditOp::kLowRank},
+    {"sae", EditOp::kSae},
     {"hide", EditOp::kHide},
     {"only", EditOp::kOnly},
     {"uniform", EditOp::kUniform},
@@ -55,6 +56,12 @@ std::string_view tensor_key(EditOp op) {
 }
 std::string_view second_key(EditOp op) { return op == EditOp::kLowRank ? "B" : "R"; }
 
+constexpr std::pair<std::string_view, FeatureEdit::Kind> kFeatureEdits[] = {
+    {"set", FeatureEdit::Kind::kSet},
+    {"add", FeatureEdit::Kind::kAdd},
+    {"scale", FeatureEdit::Kind::kScale},
+};
+
 class Reader {
  public:
   Reader(TensorFiles files, std::string file) : files_(files), file_(std::move(file)) {}
@@ -79,6 +86,7 @@ class Reader {
     }
     PHIDIAS_CHECK_OK(read_selection(edit));
     PHIDIAS_CHECK_OK(read_operands(edit));
+    if (edit.op == EditOp::kSae) PHIDIAS_CHECK_OK(read_sae(edit));
     PHIDIAS_CHECK_OK(read_qualifiers(edit));
     for (const auto& [key, value] : json.items()) {
       if (std::find(seen_.begin(), seen_.end(), key) == seen_.end())
@@ -218,6 +226,53 @@ class Reader {
     }
     return {};
   }
+  // {"file"}, or the four tensors; and features as {"feature": 12, "set": 5}.
+  Status read_sae(Edit& edit) {
+    const Json* given = find("sae");
+    if (given == nullptr || !given->is_object()) return fault("must be an object", "sae");
+    Autoencoder autoencoder;
+    const bool centred = given->contains("centred") && (*given)["centred"] == true;
+    if (const auto file = given->find("file"); file != given->end()) {
+      if (!file->is_string()) return fault("must be a string", "sae/file");
+      if (files_ == TensorFiles::kRefused) return fault("files are not read here", "sae/file");
+      PHIDIAS_TRY(autoencoder,
+                  load_autoencoder(stored_path(file->get<std::string>(), file_), centred));
+    } else {
+      for (const auto& [key, to] :
+           {std::pair<const char*, Tensor*>{"encoder", &autoencoder.encoder},
+            {"encoder_bias", &autoencoder.encoder_bias},
+            {"decoder", &autoencoder.decoder},
+            {"decoder_bias", &autoencoder.decoder_bias}}) {
+        if (!given->contains(key)) return fault("is missing", std::string("sae/") + key);
+        PHIDIAS_TRY(*to, tensor_from_json((*given)[key], files_, file_, path_ + "/sae/" + key));
+      }
+      autoencoder.centred = centred;
+    }
+    edit.autoencoder = std::make_shared<const Autoencoder>(std::move(autoencoder));
+    const Json* features = find("features");
+    if (features == nullptr || !features->is_array())
+      return fault("must be a list such as [{\"feature\": 12, \"set\": 5}]", "features");
+    for (const Json& entry : *features) {
+      PHIDIAS_TRY(const FeatureEdit feature, feature_edit(entry));
+      edit.features.push_back(feature);
+    }
+    PHIDIAS_TRY(const std::string error, text("error", "keep"));
+    if (error != "keep" && error != "drop") return fault("is \"keep\" or \"drop\"", "error");
+    edit.keep_error = error == "keep";
+    return {};
+  }
+  Result<FeatureEdit> feature_edit(const Json& entry) const {
+    const Error wrong = fault("has \"feature\" and one of \"set\", \"add\", \"scale\"", "features");
+    if (!entry.is_object() || entry.size() != 2 || !entry.contains("feature") ||
+        !entry["feature"].is_number_unsigned() || entry["feature"] > UINT32_MAX)
+      return wrong;
+    for (const auto& [name, kind] : kFeatureEdits) {
+      const auto number = entry.find(name);
+      if (number != entry.end() && number->is_number())
+        return FeatureEdit{entry["feature"].get<uint32_t>(), kind, number->get<double>()};
+    }
+    return wrong;
+  }
   Status read_qualifiers(Edit& edit) {
     PHIDIAS_TRY(const std::string scope, text("scope", "cache"));
     if (scope != "cache" && scope != "call") return fault("is \"cache\" or \"call\"", "scope");
@@ -252,6 +307,26 @@ Json positions_json(const Positions& positions) {
   return positions.to_string();
 }
 
+Json sae_json(const Autoencoder& autoencoder) {
+  return {{"encoder", tensor_to_json(autoencoder.encoder)},
+          {"encoder_bias", tensor_to_json(autoencoder.encoder_bias)},
+          {"decoder", tensor_to_json(autoencoder.decoder)},
+          {"decoder_bias", tensor_to_json(autoencoder.decoder_bias)},
+          {"centred", autoencoder.centred}};
+}
+
+Json features_json(const std::vector<FeatureEdit>& edits) {
+  Json list = Json::array();
+  for (const FeatureEdit& edit : edits) {
+    Json entry = {{"feature", edit.feature}};
+    for (const auto& [name, kind] : kFeatureEdits) {
+      if (kind == edit.kind) entry[std::string(name)] = edit.number;
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 Json edit_json(const Edit& edit) {
   Json json = Json::object();
   if (edit.op != EditOp::kSkip) {
@@ -271,6 +346,11 @@ Json edit_json(const Edit& edit) {
   }
   if (edit.tensor != nullptr) json[tensor_key(edit.op)] = tensor_to_json(*edit.tensor);
   if (edit.second != nullptr) json[second_key(edit.op)] = tensor_to_json(*edit.second);
+  if (edit.op == EditOp::kSae) {
+    json["sae"] = sae_json(*edit.autoencoder);
+    json["features"] = features_json(edit.features);
+    if (!edit.keep_error) json["error"] = "drop";
+  }
   if (edit.op == EditOp::kScale) {
     json["by"] = edit.coefficient;
   } else if (edit.coefficient != 1) {

@@ -79,6 +79,11 @@ std::string_view fault(const Edit& edit) {
     case EditOp::kLowRank:
       if (edit.tensor == nullptr || edit.second == nullptr) return "needs two tensors";
       break;
+    case EditOp::kSae:
+      if (edit.autoencoder == nullptr) return "has no autoencoder";
+      if (pattern || !edit.value.selection.channels.empty())
+        return "is of whole vectors, which a pattern and a choice of channels have not";
+      break;
     case EditOp::kClamp:
       if (!(edit.low <= edit.high)) return "clamps to an empty range";
       break;
@@ -241,6 +246,8 @@ Status EditProgram::compile_operands(const std::string& place) {
       PHIDIAS_TRY(operand_, broadcast(*edit_->tensor, place));
       return compile_basis(*edit_->second, place);
     }
+    case EditOp::kSae:
+      return check_autoencoder(place);
     case EditOp::kLowRank: {
       const std::vector<uint64_t>& a = edit_->tensor->shape;
       const std::vector<uint64_t>& b = edit_->second->shape;
@@ -256,6 +263,28 @@ Status EditProgram::compile_operands(const std::string& place) {
     default:
       return {};
   }
+}
+
+Status EditProgram::check_autoencoder(const std::string& place) const {
+  const Status fits = edit_->autoencoder->check();
+  if (!fits.ok()) return invalid(fits.error().message, place);
+  if (edit_->autoencoder->width() != entry_count_) {
+    return invalid("the autoencoder is of vectors of " +
+                       std::to_string(edit_->autoencoder->width()) + ", these have " +
+                       std::to_string(entry_count_),
+                   place);
+  }
+  for (size_t i = 0; i < edit_->features.size(); ++i) {
+    const FeatureEdit& feature = edit_->features[i];
+    if (feature.feature >= edit_->autoencoder->features())
+      return invalid("there is no feature " + std::to_string(feature.feature), place);
+    if (!std::isfinite(feature.number)) return invalid("a feature's number is not finite", place);
+    for (size_t j = 0; j < i; ++j) {
+      if (edit_->features[j].feature == feature.feature)
+        return invalid("feature " + std::to_string(feature.feature) + " is changed twice", place);
+    }
+  }
+  return {};
 }
 
 // Orthonormal rows that span the directions (Gram and Schmidt, each row twice against rounding).
@@ -525,6 +554,9 @@ void EditProgram::change(const Lane& lane, std::vector<float>& x) const {
       }
       break;
     }
+    case EditOp::kSae:
+      edit_features(*edit_->autoencoder, edit_->features, edit_->keep_error, x);
+      break;
     case EditOp::kHide:
       std::fill(x.begin(), x.end(), kHiddenScore);
       break;

@@ -53,6 +53,7 @@ class EditProgram {
   void differentiate(const SiteRows& gradient) const;
   void differentiate(size_t head, const SiteRows& gradient) const;
   bool seen_by(size_t query) const { return queries_.index(query) != PositionSet::kNone; }
+  size_t first_position() const { return at_.first(); }
   bool selects(size_t position) const { return at_.index(position) != PositionSet::kNone; }
   void touch(size_t position);
 
@@ -78,6 +79,7 @@ class EditProgram {
   };
 
   Status compile_operands(const std::string& place);
+  Status check_autoencoder(const std::string& place) const;
   Status compile_basis(const Tensor& directions, const std::string& place);
   Result<Broadcast> broadcast(const Tensor& tensor, const std::string& place) const;
   // The selected positions of one head's rows, where the edit selects that head.

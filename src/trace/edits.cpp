@@ -48,12 +48,16 @@ Edit Edit::when(Tensor direction, double above) && {
 
 bool Edit::operator==(const Edit& other) const {
   return value == other.value && op == other.op && same(tensor, other.tensor) &&
-         same(second, other.second) && coefficient == other.coefficient && low == other.low &&
-         high == other.high && sigma == other.sigma && seed == other.seed &&
-         keep_norm == other.keep_norm && scope == other.scope && queries == other.queries &&
-         lift == other.lift && renormalize == other.renormalize && order == other.order &&
-         skip_from == other.skip_from && skip_to == other.skip_to && same(probe, other.probe) &&
-         threshold == other.threshold && !callback && !other.callback;
+         same(second, other.second) &&
+         (autoencoder == other.autoencoder ||
+          (autoencoder && other.autoencoder && *autoencoder == *other.autoencoder)) &&
+         features == other.features && keep_error == other.keep_error &&
+         coefficient == other.coefficient && low == other.low && high == other.high &&
+         sigma == other.sigma && seed == other.seed && keep_norm == other.keep_norm &&
+         scope == other.scope && queries == other.queries && lift == other.lift &&
+         renormalize == other.renormalize && order == other.order && skip_from == other.skip_from &&
+         skip_to == other.skip_to && same(probe, other.probe) && threshold == other.threshold &&
+         !callback && !other.callback;
 }
 
 Edit make_edit(const ValueRef& value, EditOp op, const Operand& operand) {
@@ -96,6 +100,14 @@ Edit low_rank(const ValueRef& value, Tensor a, Tensor b) {
   Edit edit = bare(value, EditOp::kLowRank);
   edit.tensor = shared(std::move(a));
   edit.second = shared(std::move(b));
+  return edit;
+}
+Edit edit_sae(const ValueRef& value, AutoencoderPointer autoencoder,
+              std::vector<FeatureEdit> features, bool keep_error) {
+  Edit edit = bare(value, EditOp::kSae);
+  edit.autoencoder = std::move(autoencoder);
+  edit.features = std::move(features);
+  edit.keep_error = keep_error;
   return edit;
 }
 Edit hide(const ValueRef& scores) { return bare(scores, EditOp::kHide); }

@@ -149,7 +149,6 @@ Result<GradientTrace> GradientTrace::compile(const TraceRequest& request, const 
                                              std::span<const GradientFactor> factors,
                                              const CollectorContext& context) {
   const RequestShape shape{context.spec, request.prompt, request.rows, request.step_rows};
-  PHIDIAS_CHECK_OK(gradient_support(*context.spec));
   GradientTrace trace;
   trace.spec_ = context.spec;
   trace.weights_ = context.weights;

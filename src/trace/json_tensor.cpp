@@ -34,6 +34,14 @@ Json nested(const Tensor& tensor, size_t axis, size_t& at) {
 
 }  // namespace
 
+std::filesystem::path stored_path(const std::string& name, const std::string& document) {
+  std::filesystem::path path = name;
+  std::error_code ignored;
+  if (path.is_relative() && !document.empty() && !std::filesystem::exists(path, ignored))
+    path = std::filesystem::path(document).parent_path() / path;
+  return path;
+}
+
 Result<Tensor> tensor_from_json(const Json& value, TensorFiles files, const std::string& file,
                                 const std::string& path) {
   if (value.is_object()) {
@@ -42,11 +50,7 @@ Result<Tensor> tensor_from_json(const Json& value, TensorFiles files, const std:
     if (stored == value.end() || !stored->is_string() || name == value.end() || !name->is_string())
       return fault("a stored tensor has \"file\" and \"name\"", file, path);
     if (files == TensorFiles::kRefused) return fault("files are not read here", file, path);
-    std::filesystem::path where = stored->get<std::string>();
-    std::error_code ignored;
-    if (where.is_relative() && !file.empty() && !std::filesystem::exists(where, ignored))
-      where = std::filesystem::path(file).parent_path() / where;
-    return load_tensor(where, name->get<std::string>());
+    return load_tensor(stored_path(stored->get<std::string>(), file), name->get<std::string>());
   }
   Tensor numbers;
   for (const Json* level = &value; level->is_array(); level = &level->front()) {

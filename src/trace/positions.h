@@ -1,6 +1,7 @@
 // A choice of positions, resolved for one request.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,10 @@ class PositionSet {
   }
   // Whether they follow one another.
   bool contiguous() const { return listed_.empty(); }
+  // The lowest position of the selection.
+  size_t first() const {
+    return listed_.empty() ? begin_ : *std::min_element(listed_.begin(), listed_.end());
+  }
   // The position that stands at an index.
   size_t position(size_t index) const { return listed_.empty() ? begin_ + index : listed_[index]; }
 

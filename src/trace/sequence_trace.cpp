@@ -168,6 +168,24 @@ Status SequenceTrace::add_reads(const TraceRequest& request, const RequestShape&
   return {};
 }
 
+size_t SequenceTrace::first_edit(Numerics numerics) const {
+  size_t first = outputs_.size();
+  for (const EditProgram& edit : edits_) first = std::min(first, edit.first_position());
+  for (const Skip& skip : skips_) first = std::min(first, skip.at.first());
+  for (const Layer& layer : layers_) {
+    // The explicit path rounds otherwise than the fast one, for every query of the layer.
+    const bool moved = numerics == Numerics::kFast && layer.attention.edits;
+    if (moved || layer.attention.lifts) first = 0;
+  }
+  return first;
+}
+
+size_t SequenceTrace::first_position(Numerics numerics) const {
+  size_t first = first_edit(numerics);
+  for (const Collector& read : reads_) first = std::min(first, read.first_position());
+  return first;
+}
+
 size_t SequenceTrace::end_layer() const {
   if (std::find(outputs_.begin(), outputs_.end(), true) != outputs_.end()) return layer_count_;
   size_t end = layer_count_;

@@ -35,6 +35,10 @@ class SequenceTrace final : public RunTaps {
   TokenId fed(size_t position, TokenId token);
   // The run goes on behind these tokens, whose positions were run without it.
   void follow(std::span<const TokenId> before) { tokens_.assign(before.begin(), before.end()); }
+  // Positions below this one have, in a cache, what they have without the edits.
+  size_t first_edit(Numerics numerics) const;
+  // Positions below this one need not be run with this trace: a cache may hold them already.
+  size_t first_position(Numerics numerics) const;
   // Layers from here on leave nothing to do, and no row has an output: they need not be run.
   size_t end_layer() const;
   // What was kept of the first `rows` positions, once the run is over.

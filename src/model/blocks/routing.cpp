@@ -19,9 +19,7 @@ void route(std::span<const float> logits, float band, uint32_t picks[2], float w
     double sum = 0;
     for (size_t e = 0; e < logits.size(); ++e) {
       if (e == first) continue;
-      // 0/0 is NaN, which is not above the band: such a logit counts.
-      const float ratio = (most - logits[e]) / std::fmax(std::fabs(logits[e]), most);
-      if (!(ratio > band))
+      if (within_band(most, logits[e], band))
         sum += exp_f64(static_cast<double>(logits[e]) - static_cast<double>(most));
     }
     picks[pick] = static_cast<uint32_t>(best);

@@ -1,11 +1,18 @@
 // Which experts a row passes.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace phidias {
+
+// Whether a logit counts beside the pick's, which is the largest of those that are left.
+inline bool within_band(float most, float logit, float band) {
+  // 0/0 is NaN, which is not above the band: such a logit counts.
+  return !((most - logit) / std::fmax(std::fabs(logit), most) > band);
+}
 
 // SparseMixer, as it is at inference: the largest logit is the first pick and the largest of the
 // rest the second (the lowest index where several are equal). A pick's weight is its softmax among

@@ -38,7 +38,14 @@ std::vector<GradientPlace> every_place(const ModelSpec& spec) {
   std::vector<GradientPlace> places;
   for (const Site site : kModelPlaces) places.push_back({site, 0});
   for (size_t layer = 0; layer < spec.layers; ++layer) {
-    for (const Site site : kLayerSites) places.push_back({site, layer});
+    for (const Site site : kLayerSites) {
+      const bool of_one_block =
+          site == Site::kGateUpOutput || site == Site::kMlpActivation || site == Site::kMlpNeurons;
+      if (!spec.experts || !of_one_block) places.push_back({site, layer});
+    }
+    if (!spec.experts) continue;
+    for (const Site site : {Site::kRouterLogits, Site::kRouterWeights})
+      places.push_back({site, layer});
   }
   return places;
 }
@@ -73,7 +80,8 @@ Objective mixed_objective(const ModelSpec& spec, uint32_t last) {
     for (size_t i = 0; i < count; ++i) probe.vector.push_back(normal(random));
     terms.push_back(probe);
   };
-  dot(Site::kMlpNeurons, 1, last - 3, 4, 9);
+  dot(spec.experts ? Site::kMlpOutput : Site::kMlpNeurons, 1, last - 3, 4, 9);
+  if (spec.experts) dot(Site::kRouterWeights, 2, last, 0, 2);
   dot(Site::kLayerOutput, 0, last, 0, spec.width);
   dot(Site::kAttentionQueries, 2, last, 0, spec.attention.query_width());
   dot(Site::kFinalNormOutput, 0, last - 3, 0, spec.width);
@@ -140,7 +148,7 @@ struct Setting {
   Format format;
   size_t positions;
   size_t entries;  // of each value that are compared
-  bool relative = false;
+  ModelSpec (*spec)(uint32_t unit) = small_spec;
 };
 
 class CentralDifferences : public testing::TestWithParam<Setting> {};
@@ -148,9 +156,7 @@ class CentralDifferences : public testing::TestWithParam<Setting> {};
 // T17: 1e-4 of the largest entry. In double a step of 1e-5 leaves 1e-9.
 TEST_P(CentralDifferences, AreTheGradientsAtEveryValue) {
   const Setting& setting = GetParam();
-  const RandomModel model =
-      random_model(setting.relative ? relative_spec(setting.unit) : small_spec(setting.unit),
-                   setting.format, 17);
+  const RandomModel model = random_model(setting.spec(setting.unit), setting.format, 17);
   const auto tokens = random_tokens(model.spec, setting.positions, 5);
   const auto last = static_cast<uint32_t>(tokens.size() - 1);
   const Objective objective = mixed_objective(model.spec, last);
@@ -187,13 +193,16 @@ TEST_P(CentralDifferences, AreTheGradientsAtEveryValue) {
   EXPECT_EQ(compared, setting.entries * places.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Weights, CentralDifferences,
-                         testing::Values(Setting{"F32Short", 32, Format::kF32, 6, 4},
-                                         Setting{"F32Long", 32, Format::kF32, 9, 4},
-                                         Setting{"Relative", 32, Format::kF32, 13, 4, true},
-                                         Setting{"Q8_0", 128, Format::kQ8_0, 7, 2},
-                                         Setting{"Q4_K", 256, Format::kQ4_K, 6, 1}),
-                         [](const auto& setting) { return setting.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Weights, CentralDifferences,
+    testing::Values(Setting{"F32Short", 32, Format::kF32, 6, 4},
+                    Setting{"F32Long", 32, Format::kF32, 9, 4},
+                    Setting{"Relative", 32, Format::kF32, 13, 4, relative_spec},
+                    Setting{"Experts", 32, Format::kF32, 9, 6, experts_spec},
+                    Setting{"ExpertsQ8_0", 128, Format::kQ8_0, 7, 3, experts_spec},
+                    Setting{"Q8_0", 128, Format::kQ8_0, 7, 2},
+                    Setting{"Q4_K", 256, Format::kQ4_K, 6, 1}),
+    [](const auto& setting) { return setting.param.name; });
 
 TEST(Backward, ThreadsAndWhatElseIsWantedChangeNoBit) {
   const RandomModel model = random_model(small_spec(64), Format::kBF16, 2);
@@ -320,12 +329,26 @@ TEST(Backward, AnOutputBeyondTheRunIsAnError) {
   EXPECT_EQ(status.error().code, Code::kInvalidArgument);
 }
 
-TEST(Backward, ModelsWhoseBlocksHaveNoGradientAreRefused) {
-  ModelSpec spec = small_spec(32);
-  EXPECT_TRUE(gradient_support(spec).ok());
-  spec.experts = ExpertsSpec{4, 0.0F};
-  ASSERT_FALSE(gradient_support(spec).ok());
-  EXPECT_EQ(gradient_support(spec).error().code, Code::kUnsupported);
+TEST(Backward, WeightsOfExpertsAreRefused) {
+  class Weights final : public GradientTaps {
+   public:
+    std::span<const uint32_t> outputs() const override { return {}; }
+    void add_objective(uint32_t, std::span<const float>, std::span<float>) override {}
+    SiteMask sites(size_t) const override { return 0; }
+    void visit(Site, size_t, const SiteRows&) override {}
+    bool wants_weights() const override { return true; }
+  };
+  const RandomModel model = random_model(experts_spec(32), Format::kF32, 2);
+  ThreadPool threads(1);
+  RunContext context(best_table(), threads, Numerics::kExact);
+  const auto run =
+      run_and_store(model.spec, model.weights, context, {1, 2, 3}, RotaryFactors::kShort);
+  ASSERT_TRUE(run.ok());
+  Weights taps;
+  const Status status =
+      run_backward(model.spec, model.weights, best_table(), threads, *run, nullptr, taps);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kUnsupported);
 }
 
 TEST(StoredRun, NoTokensAndForeignTokensAreErrors) {

@@ -24,7 +24,12 @@ DoubleNetwork::DoubleNetwork(const RandomModel& model)
                        decode(layer.qkv, layer.qkv_bias),
                        decode(layer.attention_output, layer.attention_output_bias),
                        decode(layer.gate_up, layer.gate_up_bias),
-                       decode(layer.down, layer.down_bias)});
+                       decode(layer.down, layer.down_bias),
+                       decode(layer.router, {}),
+                       {}});
+    for (const ExpertWeights& expert : layer.experts) {
+      layers_.back().experts.emplace_back(decode(expert.gate_up, {}), decode(expert.down, {}));
+    }
   }
 }
 
@@ -95,6 +100,49 @@ std::vector<double> DoubleNetwork::other_branch(const std::vector<double>& gate_
                    : std::clamp(row[i % width * 2 + 1], -limit, limit) + 1;
   }
   return other;
+}
+
+std::vector<double> DoubleNetwork::mixture(size_t index, const std::vector<double>& x,
+                                           const Visit& visit) const {
+  const Layer& layer = layers_[index];
+  const size_t rows = x.size() / spec_->width;
+  const size_t count = layer.experts.size();
+  std::vector<double> logits = multiply(layer.router, x);
+  visit(Site::kRouterLogits, index, logits);
+  std::vector<size_t> picks;
+  std::vector<double> weights;
+  for (size_t r = 0; r < rows; ++r) {
+    std::vector<double> left(logits.begin() + static_cast<ptrdiff_t>(r * count),
+                             logits.begin() + static_cast<ptrdiff_t>((r + 1) * count));
+    for (int pick = 0; pick < 2; ++pick) {
+      const auto best = std::max_element(left.begin(), left.end());
+      const double most = *best;
+      double sum = 0;
+      for (const double logit : left) {
+        if (std::isinf(logit)) continue;  // the first pick
+        if ((most - logit) / std::max(std::abs(logit), most) <= double{spec_->experts->band})
+          sum += std::exp(logit - most);
+      }
+      picks.push_back(static_cast<size_t>(best - left.begin()));
+      weights.push_back(1 / sum);
+      *best = -std::numeric_limits<double>::infinity();
+    }
+  }
+  visit(Site::kRouterWeights, index, weights);
+  std::vector<double> sum(x.size());
+  for (size_t i = 0; i < picks.size(); ++i) {
+    const size_t begin = i / 2 * spec_->width;
+    const auto& [gate_up, down] = layer.experts[picks[i]];
+    const std::vector<double> row(x.begin() + static_cast<ptrdiff_t>(begin),
+                                  x.begin() + static_cast<ptrdiff_t>(begin + spec_->width));
+    const std::vector<double> branches = multiply(gate_up, row);
+    std::vector<double> neurons = activate(branches);
+    const std::vector<double> other = other_branch(branches);
+    for (size_t n = 0; n < neurons.size(); ++n) neurons[n] *= other[n];
+    const std::vector<double> output = multiply(down, neurons);
+    for (size_t c = 0; c < output.size(); ++c) sum[begin + c] += weights[i] * output[c];
+  }
+  return sum;
 }
 
 void DoubleNetwork::rotate(std::vector<double>& qkv, size_t positions,
@@ -229,14 +277,18 @@ std::vector<double> DoubleNetwork::logits(const std::vector<int32_t>& tokens, Ro
     x = normalize(layer.ffn_norm, stream);
     visit(Site::kMlpNormOutput, l, x);
     visit(Site::kMlpInput, l, x);
-    x = multiply(layer.gate_up, x);
-    visit(Site::kGateUpOutput, l, x);
-    std::vector<double> activation = activate(x);
-    visit(Site::kMlpActivation, l, activation);
-    const std::vector<double> other = other_branch(x);
-    for (size_t i = 0; i < activation.size(); ++i) activation[i] *= other[i];
-    visit(Site::kMlpNeurons, l, activation);
-    x = multiply(layer.down, activation);
+    if (spec_->experts) {
+      x = mixture(l, x, visit);
+    } else {
+      x = multiply(layer.gate_up, x);
+      visit(Site::kGateUpOutput, l, x);
+      std::vector<double> activation = activate(x);
+      visit(Site::kMlpActivation, l, activation);
+      const std::vector<double> other = other_branch(x);
+      for (size_t i = 0; i < activation.size(); ++i) activation[i] *= other[i];
+      visit(Site::kMlpNeurons, l, activation);
+      x = multiply(layer.down, activation);
+    }
     visit(Site::kMlpOutput, l, x);
     add(x);
     visit(Site::kLayerOutput, l, stream);

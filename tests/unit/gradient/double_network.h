@@ -35,7 +35,8 @@ class DoubleNetwork {
   };
   struct Layer {
     NormWeights attention_norm, ffn_norm;
-    Weights qkv, attention_output, gate_up, down;
+    Weights qkv, attention_output, gate_up, down, router;
+    std::vector<std::pair<Weights, Weights>> experts;  // gate_up and down
   };
 
   static Weights decode(const Matrix& matrix, const std::vector<float>& bias);
@@ -44,6 +45,8 @@ class DoubleNetwork {
   // Activated gates [N, F], then what they are multiplied with.
   std::vector<double> activate(const std::vector<double>& gate_up) const;
   std::vector<double> other_branch(const std::vector<double>& gate_up) const;
+  // [N, width] through the two experts that each row picks.
+  std::vector<double> mixture(size_t index, const std::vector<double>& x, const Visit& visit) const;
   void rotate(std::vector<double>& qkv, size_t positions, RotaryFactors factors) const;
   std::vector<double> attend(size_t layer, const std::vector<double>& qkv, size_t positions,
                              const Visit& visit) const;

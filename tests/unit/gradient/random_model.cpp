@@ -75,6 +75,13 @@ ModelSpec relative_spec(uint32_t unit) {
   return spec;
 }
 
+ModelSpec experts_spec(uint32_t unit) {
+  ModelSpec spec = small_spec(unit);
+  spec.norm = Norm::kLayer;
+  spec.experts = ExpertsSpec{.count = 4, .band = 0.9F};
+  return spec;
+}
+
 RandomModel random_model(const ModelSpec& spec, Format format, uint32_t seed) {
   std::mt19937 random(seed);
   RandomModel model;
@@ -105,6 +112,15 @@ RandomModel random_model(const ModelSpec& spec, Format format, uint32_t seed) {
     }
     layer.attention_output = matrix(spec.width, attention.query_width());
     layer.ffn_norm = random_vector(spec.width, 1, random);
+    if (spec.experts) {
+      layer.router = matrix(spec.experts->count, spec.width);
+      for (size_t e = 0; e < spec.experts->count; ++e) {
+        layer.experts.push_back(
+            {matrix(2UL * spec.ffn_width, spec.width), matrix(spec.width, spec.ffn_width)});
+      }
+      model.weights.layers.push_back(std::move(layer));
+      continue;
+    }
     layer.gate_up = matrix(2UL * spec.ffn_width, spec.width);
     layer.down = matrix(spec.width, spec.ffn_width);
     model.weights.layers.push_back(std::move(layer));

@@ -23,6 +23,9 @@ ModelSpec small_spec(uint32_t unit);
 // block-sparse attention in the first layers, scales of embedding, scores and logits, masked ids.
 ModelSpec relative_spec(uint32_t unit);
 
+// The first with experts in place of the feed-forward block, four of which a row passes two.
+ModelSpec experts_spec(uint32_t unit);
+
 // Normal weights of variance 1 / cols, encoded in `format`.
 Matrix random_matrix(size_t rows, size_t cols, Format format, std::mt19937& random);
 

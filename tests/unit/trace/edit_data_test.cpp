@@ -32,6 +32,11 @@ Edits one_of_each() {
   edits += swap_subspace(stream, matrix, Tensor::of({4}, v));
   edits += noise(kValues.token_embeddings.at({0, 1}), 0.5, 1234567890123456789U);
   edits += low_rank(stream, matrix, numbers({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}));
+  const auto autoencoder = std::make_shared<const Autoencoder>(
+      Autoencoder{matrix, numbers({2}, {0.5F, -1}), matrix, Tensor::of({4}, v), true});
+  edits += edit_sae(stream, autoencoder,
+                    {{0, FeatureEdit::Kind::kSet, 5}, {1, FeatureEdit::Kind::kScale, 0.5}});
+  edits += edit_sae(stream, autoencoder, {{1, FeatureEdit::Kind::kAdd, -2}}, false);
   edits += steer(5, Tensor::of({4}, v), 2, Positions::where_token(9), true);
   edits += (stream += 1.0).when(Tensor::of({4}, v), 0.75);
   edits += skip_layers(1, -2);

@@ -269,6 +269,75 @@ TEST_F(EditMeaning, LowRankAddsAProductOfTwoMatrices) {
     EXPECT_FLOAT_EQ(changed[i], plain[i] + (i == 9 ? plain[2] : 0.0F));
 }
 
+TEST_F(EditMeaning, AnAutoencodersFeaturesAreChangedAndWhatItDoesNotSeeStays) {
+  const size_t n = 64;
+  Autoencoder sae;
+  sae.encoder = {TensorType::kF32, {3, n}, std::vector<float>(3 * n), {}};
+  sae.decoder = sae.encoder;
+  for (size_t i = 0; i < 3 * n; ++i) {
+    sae.encoder.floats[i] = std::sin(static_cast<float>(i));
+    sae.decoder.floats[i] = std::cos(static_cast<float>(3 * i));
+  }
+  sae.encoder_bias = Tensor::of({3}, std::vector<float>{0.5F, -0.25F, 100});
+  sae.decoder_bias = Tensor::of({n}, std::vector<float>(n, 0.125F));
+  const auto place = kValues.layers[1].layer_output.at({4, 6});
+  const auto pointer = std::make_shared<const Autoencoder>(sae);
+  const auto before = read(place);
+  const auto edited = read(place, {edit_sae(place, pointer, {{2, FeatureEdit::Kind::kSet, 3}})});
+  const auto rebuilt =
+      read(place, {edit_sae(place, pointer, {{2, FeatureEdit::Kind::kScale, 0}}, false)});
+  for (size_t row = 0; row < 2; ++row) {
+    const auto x = std::span(before).subspan(row * n, n);
+    std::vector<float> features(3);
+    for (size_t j = 0; j < 3; ++j) {
+      double sum = 0;
+      for (size_t i = 0; i < n; ++i)
+        sum += static_cast<double>(sae.encoder.floats[j * n + i]) * static_cast<double>(x[i]);
+      sum += static_cast<double>(sae.encoder_bias.floats[j]);
+      features[j] = static_cast<float>(std::max(sum, 0.0));
+    }
+    EXPECT_GT(features[2], 50.0F);
+    EXPECT_EQ(sae.encode(x), features);
+    for (size_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(edited[row * n + i], x[i] + (3 - features[2]) * sae.decoder.floats[2 * n + i],
+                  1e-3);
+      EXPECT_NEAR(
+          rebuilt[row * n + i],
+          0.125F + features[0] * sae.decoder.floats[i] + features[1] * sae.decoder.floats[n + i],
+          1e-3);
+    }
+  }
+  Trace wrong(*engine_, ids_);
+  wrong.edit(edit_sae(place, pointer, {{3, FeatureEdit::Kind::kSet, 1}}));
+  EXPECT_NE(error_of(wrong).find("feature 3"), std::string::npos);
+  Trace narrow(*engine_, ids_);
+  narrow.edit(edit_sae(kValues.layers[1].mlp.mlp_neurons, pointer, {}));
+  EXPECT_NE(error_of(narrow), "");
+}
+
+TEST_F(EditMeaning, EditsInForceComeBeforeARunsOwnWhileTheyLive) {
+  const auto& layer = engine_->model().layers[1];
+  Edits outer;
+  outer += layer.layer_output.at(3) = 1.0F;
+  Edits own;
+  own += layer.layer_output.at(3) *= 2.0;
+  Edits both = outer;
+  both += own;
+  const auto plain = logits();
+  const auto want = logits(both);
+  {
+    const auto guard = engine_->with(outer);
+    EXPECT_EQ(logits(own), want);
+    {
+      const auto inner = engine_->with(own);
+      EXPECT_EQ(logits(), want);
+    }
+    EXPECT_EQ(logits(own), want);
+  }
+  EXPECT_EQ(logits(), plain);
+  EXPECT_TRUE(engine_->edits_in_force().empty());
+}
+
 TEST_F(EditMeaning, AFunctionSeesEachPositionOnceAndWritesTheEnginesMemory) {
   for (const uint32_t chunk : {0U, 5U, 1U}) {
     std::vector<int> seen(n());

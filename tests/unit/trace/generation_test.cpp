@@ -71,6 +71,43 @@ TEST_F(TracedGeneration, IsTheSameAmongOthersAndLeavesThemAlone) {
   expect_same(together[2].choices.at(0).traced, alone.traced);
 }
 
+TEST_F(TracedGeneration, WhatACachedPromptHoldsIsReusedBelowTheFirstPositionThatIsLookedInto) {
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+    engine_ = start(load(), {.numerics = numerics});
+    const auto length = static_cast<int64_t>(ids_.size());
+    GenerateRequest steered = request();
+    steered.edits += kValues.layers[1].layer_output.at(kDecode) += 0.5F;
+    steered.reads = parse_reads({"layers[2].layer_output[at=8:]"});
+    GenerateRequest patterned = request();
+    patterned.edits += kValues.layers[1].self_attn.attention_scores.key(3).query(length - 1) =
+        kHidden;
+    const Choice fresh = generated({steered})[0].choices.at(0);
+    const Choice plain = generated({request()})[0].choices.at(0);
+    const Choice hidden = generated({patterned})[0].choices.at(0);
+
+    const SequenceId sequence = engine_->open();
+    const auto again = [&](GenerateRequest wanted) {
+      wanted.sequence = sequence;
+      return generated({wanted})[0];
+    };
+    EXPECT_EQ(again(request()).cached_tokens, 0U);
+    const GenerateResult reused = again(steered);
+    EXPECT_EQ(reused.cached_tokens, 8U);
+    EXPECT_EQ(tokens(reused.choices.at(0)), tokens(fresh));
+    expect_same(reused.choices.at(0).traced, fresh.traced);
+    // What the edits made of the answer is gone; what lies before it is not.
+    EXPECT_EQ(engine_->length(sequence), ids_.size());
+    const GenerateResult next = again(request());
+    EXPECT_EQ(next.cached_tokens, ids_.size() - 1);
+    EXPECT_EQ(tokens(next.choices.at(0)), tokens(plain));
+    const GenerateResult last = again(patterned);
+    EXPECT_EQ(last.cached_tokens, numerics == Numerics::kExact ? ids_.size() - 1 : 0);
+    EXPECT_EQ(tokens(last.choices.at(0)), tokens(hidden));
+    EXPECT_EQ(tokens(again(request()).choices.at(0)), tokens(plain));
+    engine_->close(sequence);
+  }
+}
+
 TEST_F(TracedGeneration, EveryAnswerHasItsOwnValues) {
   GenerateRequest several = looked_into();
   several.choices = 3;
