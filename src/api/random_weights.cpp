@@ -110,9 +110,9 @@ struct Wanted {
 };
 
 // Sizes the vectors and lists the matrices of a model.
-class Layout {
+class WeightPlan {
  public:
-  Layout(const ModelSpec& spec, ModelWeights& weights) : spec_(spec) {
+  WeightPlan(const ModelSpec& spec, ModelWeights& weights) : spec_(spec) {
     weights.layers.resize(spec.layers);
     norm(weights.final_norm, weights.final_norm_bias);
     if (spec.bias.head) weights.head_bias.assign(spec.vocab, 0.0F);
@@ -197,8 +197,8 @@ Result<UnfilledWeights> unfilled_weights(const ModelSpec& spec, const Recipe& re
                  {{}, {}, "weights"}};
   }
   UnfilledWeights result;
-  const Layout layout(spec, result.weights);
-  for (const Wanted& wanted : layout.all) {
+  const WeightPlan plan(spec, result.weights);
+  for (const Wanted& wanted : plan.all) {
     const Format format =
         recipe.choose(wanted.role, wanted.layer, spec.layers, wanted.cols, wanted.stored);
     PHIDIAS_TRY(*wanted.matrix,

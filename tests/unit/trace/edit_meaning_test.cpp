@@ -278,7 +278,7 @@ TEST_F(EditMeaning, AnAutoencodersFeaturesAreChangedAndWhatItDoesNotSeeStays) {
     sae.encoder.floats[i] = std::sin(static_cast<float>(i));
     sae.decoder.floats[i] = std::cos(static_cast<float>(3 * i));
   }
-  sae.encoder_bias = Tensor::of({3}, std::vector<float>{0.5F, -0.25F, 100});
+  sae.encoder_bias = Tensor::of({3}, std::vector<float>{0.5F, -0.25F, 1000});
   sae.decoder_bias = Tensor::of({n}, std::vector<float>(n, 0.125F));
   const auto place = kValues.layers[1].layer_output.at({4, 6});
   const auto pointer = std::make_shared<const Autoencoder>(sae);
@@ -296,7 +296,7 @@ TEST_F(EditMeaning, AnAutoencodersFeaturesAreChangedAndWhatItDoesNotSeeStays) {
       sum += static_cast<double>(sae.encoder_bias.floats[j]);
       features[j] = static_cast<float>(std::max(sum, 0.0));
     }
-    EXPECT_GT(features[2], 50.0F);
+    EXPECT_GT(features[2], 500.0F);
     EXPECT_EQ(sae.encode(x), features);
     for (size_t i = 0; i < n; ++i) {
       EXPECT_NEAR(edited[row * n + i], x[i] + (3 - features[2]) * sae.decoder.floats[2 * n + i],
