@@ -2,6 +2,7 @@
 """The built command as a user runs it: formats, exit statuses, messages. Usage: command_test.py PROGRAM DATA_FOLDER"""
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -221,6 +222,42 @@ class Command(unittest.TestCase):
     def test_stop_strings_may_have_brackets(self):
         # Refused for the right reason: this checkpoint has no tokenizer, whatever the string looks like.
         self.assertIn("tokenizer", run("generate", "-m", MINI, "--ids", "5", "--stop", "[a,b]", status=1).stderr)
+
+    def table(self, *arguments):
+        """The numbers of a table of layers, by layer."""
+        lines = run(*arguments, "-m", WINDOW, "--numerics", "exact").stdout.splitlines()
+        return [[float(cell) for cell in line.split()[1:]] for line in lines[3:]]
+
+    def test_patching_a_whole_layer_brings_everything_back(self):
+        texts = ["--clean-ids", "5,6,7,8", "--corrupt-ids", "5,9,7,8", "--metric", "logit_diff(11,22)"]
+        whole = self.table("patch", *texts, "--sweep", "layers")
+        self.assertEqual(whole, [[1.0]] * 3)
+        cells = self.table("patch", *texts)
+        self.assertEqual([len(row) for row in cells], [4, 4, 4])
+        self.assertTrue(all(row[0] == 0 for row in cells))  # before the difference
+        self.assertEqual(cells[-1], [0, 0, 0, 1])  # the metric reads the last position alone
+        self.assertEqual(len(self.table("patch", *texts, "--value", "attention_head_outputs", "--sweep", "layers,heads")[0]), 4)
+
+    def test_causal_tracing_needs_noise_or_another_text(self):
+        metric = ["--metric", "logit(11)"]
+        self.assertEqual(len(self.table("patch", "--clean-ids", "5,6,7,8", "--noise", "0.5", "--noise-at", "1:3", *metric)), 3)
+        for others in ([], ["--corrupt-ids", "5,9,7,8", "--noise", "1"]):
+            run("patch", "-m", WINDOW, "--clean-ids", "5,6,7,8", *others, *metric, status=1)
+
+    def test_attributions_and_ablations_are_tables_and_pages(self):
+        direct = run("attrib", "-m", WINDOW, "--numerics", "exact", "--method", "direct", "--clean-ids", "5,6,7,8", "--metric", "logit(11)").stdout
+        metric, total = re.search(r"metric (\S+), .* sum of all (\S+)", direct).groups()
+        self.assertEqual(metric, total)
+        texts = ["--clean-ids", "5,6,7,8", "--corrupt-ids", "5,9,7,8", "--metric", "logit_diff(11,22)"]
+        for method in ("atp", "atp*", "ig"):
+            table = self.table("attrib", *texts, "--method", method, "--value", "attention_head_outputs")
+            self.assertEqual([len(row) for row in table], [4, 4, 4])
+        page = self.folder / "page.html"
+        run("ablate", "-m", WINDOW, "--ids", "5,6,7,8", "--metric", "logit(11)", "--html", page)
+        html = page.read_text()
+        self.assertEqual(html.count("<td "), 12)
+        self.assertNotIn("http", html)
+        run("attrib", "-m", WINDOW, *texts[:2], "--metric", "logit(11)", status=1)
 
     def test_a_reader_that_goes_away_is_no_crash(self):
         shell = f"'{PROGRAM}' --help | head -n 1"
