@@ -1,6 +1,9 @@
 // Speed of the kernels of every table, on all usable cores.
 //   decode/<table>/<format>      one activation row against weights that no cache holds
 //   rows/<n>/<table>/<format>    n rows against one matrix of 3072 x 3072
+//   cached/<n>/<table>/<format>  n rows against one of 512 x 3072, by the time of one thread: what
+//   a
+//                                kernel does while memory keeps up and others use the machine
 //   attend/<n>/<table>/<type>    n queries a head over 2048 positions, from memory
 //   ..._exact                    the same in exact numerics
 //   fork_join                    an empty parallel part
@@ -90,21 +93,29 @@ struct Activations {
   std::vector<AlignedBuffer<float>> scratch;
 };
 
+MatmulArgs arguments(Format format, const std::byte* weights, size_t outs, Activations& activations,
+                     size_t rows, float* y) {
+  MatmulArgs args;
+  args.weights = weights;
+  args.row_bytes = format_row(format).tile_bytes(kHidden);
+  args.cols = kHidden;
+  args.out_end = outs;
+  args.x = activations.x.data();
+  args.x_stride = kHidden;
+  args.q = activations.q;
+  args.rows = rows;
+  args.y = y;
+  args.y_stride = outs;
+  args.scratch = activations.scratch[0].data();
+  return args;
+}
+
 void multiply(MatmulFn matmul, Format format, const std::byte* weights, size_t outs,
               Activations& activations, size_t rows, float* y) {
   pool().run(outs, 16, [&](size_t begin, size_t end, size_t thread) {
-    MatmulArgs args;
-    args.weights = weights;
-    args.row_bytes = format_row(format).tile_bytes(kHidden);
-    args.cols = kHidden;
+    MatmulArgs args = arguments(format, weights, outs, activations, rows, y);
     args.out_begin = begin;
     args.out_end = end;
-    args.x = activations.x.data();
-    args.x_stride = kHidden;
-    args.q = activations.q;
-    args.rows = rows;
-    args.y = y;
-    args.y_stride = outs;
     args.scratch = activations.scratch[thread].data();
     matmul(args);
   });
@@ -123,6 +134,12 @@ void decode(benchmark::State& state, MatmulFn matmul, Format format) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(weights.size()));
 }
 
+void count_operations(benchmark::State& state, size_t rows, size_t outs) {
+  const double operations = 2.0 * static_cast<double>(rows * outs * kHidden);
+  state.counters["ops"] = benchmark::Counter(operations * static_cast<double>(state.iterations()),
+                                             benchmark::Counter::kIsRate);
+}
+
 void prefill(benchmark::State& state, MatmulFn matmul, Format format, size_t rows) {
   const AlignedBuffer<std::byte> weights =
       weights_of(format, format_row(format).matrix_bytes(kHidden, kHidden));
@@ -132,9 +149,21 @@ void prefill(benchmark::State& state, MatmulFn matmul, Format format, size_t row
     multiply(matmul, format, weights.data(), kHidden, activations, rows, y.data());
     benchmark::ClobberMemory();
   }
-  const double operations = 2.0 * static_cast<double>(rows * kHidden * kHidden);
-  state.counters["ops"] = benchmark::Counter(operations * static_cast<double>(state.iterations()),
-                                             benchmark::Counter::kIsRate);
+  count_operations(state, rows, kHidden);
+}
+
+void cached(benchmark::State& state, MatmulFn matmul, Format format, size_t rows) {
+  constexpr size_t kOuts = 512;
+  const AlignedBuffer<std::byte> weights =
+      weights_of(format, format_row(format).matrix_bytes(kOuts, kHidden));
+  Activations activations(rows);
+  std::vector<float> y(rows * kOuts);
+  for (auto _ : state) {
+    matmul(arguments(format, weights.data(), kOuts, activations, rows, y.data()));
+    benchmark::ClobberMemory();
+  }
+  count_operations(state, rows, kOuts);
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(weights.size()));
 }
 
 // 32 heads of 96, as in Phi-3-mini; enough layers that no cache holds them.
@@ -234,6 +263,10 @@ void register_all() {
       for (const size_t rows :
            {size_t{2}, size_t{4}, size_t{8}, size_t{16}, size_t{32}, kPrefillRows}) {
         add("rows/" + std::to_string(rows) + "/" + tail, prefill, fast, format.format, rows);
+      }
+      for (const size_t rows : {size_t{1}, size_t{4}, size_t{16}, size_t{192}}) {
+        benchmark::RegisterBenchmark(("cached/" + std::to_string(rows) + "/" + tail).c_str(),
+                                     cached, fast, format.format, rows);
       }
       if (table->matmul_q8[i] == nullptr) continue;
       add("decode_exact/" + tail, decode, table->matmul_f32[i], format.format);

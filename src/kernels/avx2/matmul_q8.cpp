@@ -24,10 +24,6 @@ struct Dot {
       return widen_pairs(_mm256_maddubs_epi16(quants, x));
     }
   }
-  static __m256i product_codes(__m256i quants, __m256i x, const int16_t (&codes)[2]) {
-    const __m256i both = _mm256_set_m128i(_mm_set1_epi16(codes[1]), _mm_set1_epi16(codes[0]));
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(quants, x), both);
-  }
 };
 
 template <class F>

@@ -32,6 +32,12 @@ struct Registers {
   static Floats set(float x) { return _mm256_set1_ps(x); }
   static Floats load(const float* p) { return _mm256_load_ps(p); }
   static void store(float* p, Floats x) { _mm256_store_ps(p, x); }
+  static void stream(float* y, const float* chains) {
+    constexpr size_t kLanes = kOuts / kVectors;
+    for (size_t v = 0; v < kVectors; ++v)
+      _mm256_stream_ps(y + v * kLanes, load(chains + v * kLanes));
+  }
+  static void end_streams() { _mm_sfence(); }
   static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 

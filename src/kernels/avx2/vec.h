@@ -55,7 +55,7 @@ struct Vec {
     return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
   }
   // Four folds at once: in each step two registers become one of half the lanes each.
-  static void fold4(const Floats* x, float* out) {
+  static __m128 fold4(const Floats* x) {
     const __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(x[0], x[2], 0x20),
                                     _mm256_permute2f128_ps(x[0], x[2], 0x31));
     const __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(x[1], x[3], 0x20),
@@ -64,8 +64,11 @@ struct Vec {
     const __m256 by2 =
         _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xEE));
     const __m256 by1 = _mm256_add_ps(by2, _mm256_movehdup_ps(by2));
-    _mm_storeu_ps(out,
-                  _mm_shuffle_ps(_mm256_castps256_ps128(by1), _mm256_extractf128_ps(by1, 1), 0x88));
+    return _mm_shuffle_ps(_mm256_castps256_ps128(by1), _mm256_extractf128_ps(by1, 1), 0x88);
+  }
+  // Stored together, as whoever reads them next reads them.
+  static void fold8(const Floats* x, float* out) {
+    _mm256_storeu_ps(out, _mm256_set_m128(fold4(x + 4), fold4(x)));
   }
   static float largest(Floats x) {
     const __m128 by4 = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -22,6 +22,12 @@ struct Registers {
   static Floats set(float x) { return Vec::set(x); }
   static Floats load(const float* p) { return Vec::load(p); }
   static void store(float* p, Floats x) { Vec::store(p, x); }
+  static void stream(float* y, const float* chains) {
+    constexpr size_t kLanes = kOuts / kVectors;
+    for (size_t v = 0; v < kVectors; ++v)
+      _mm512_stream_ps(y + v * kLanes, load(chains + v * kLanes));
+  }
+  static void end_streams() { _mm_sfence(); }
   static Floats mul(Floats a, Floats b) { return Vec::mul(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return Vec::fma(a, b, c); }
 

@@ -54,18 +54,25 @@ struct Vec {
     const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
     return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
   }
-  // Four folds at once: in each step two registers become one of half the lanes each.
-  static void fold4(const Floats* x, float* out) {
-    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[1], 0x44),
-                                    _mm512_shuffle_f32x4(x[0], x[1], 0xEE));
-    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(x[2], x[3], 0x44),
-                                    _mm512_shuffle_f32x4(x[2], x[3], 0xEE));
-    const __m512 by4 =
-        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
-    const __m512 by2 = _mm512_add_ps(by4, _mm512_permute_ps(by4, 0x4E));
-    const __m512 by1 = _mm512_add_ps(by2, _mm512_permute_ps(by2, 0xB1));
-    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, by1)));
+  // Eight folds at once: in each step two registers become one of half the lanes each. They are
+  // stored together, as whoever reads them next reads them.
+  static void fold8(const Floats* x, float* out) {
+    Floats by4[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const Floats* four = x + 4 * i;
+      const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(four[0], four[1], 0x44),
+                                      _mm512_shuffle_f32x4(four[0], four[1], 0xEE));
+      const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(four[2], four[3], 0x44),
+                                      _mm512_shuffle_f32x4(four[2], four[3], 0xEE));
+      by4[i] =
+          _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+    }
+    // a0 a1 e0 e1 | b0 b1 f0 f1 | ..., where 2 has been added to 0 and 3 to 1.
+    const __m512 by2 = _mm512_add_ps(_mm512_shuffle_ps(by4[0], by4[1], 0x44),
+                                     _mm512_shuffle_ps(by4[0], by4[1], 0xEE));
+    const __m512 by1 = _mm512_add_ps(by2, _mm512_movehdup_ps(by2));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(firsts, by1)));
   }
   static float largest(Floats x) { return _mm512_reduce_max_ps(x); }
 

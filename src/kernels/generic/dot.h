@@ -76,9 +76,9 @@ template <class V, class Rows, size_t kLeft, size_t kRight>
     for (size_t i = 0; i < kPairs; ++i) sums[i] = V::add(sums[i], odd[i]);
   }
 #pragma GCC unroll 8
-  for (size_t i = 0; i + 4 <= kPairs; i += 4) V::fold4(sums + i, out + i);
+  for (size_t i = 0; i + 8 <= kPairs; i += 8) V::fold8(sums + i, out + i);
 #pragma GCC unroll 4
-  for (size_t i = kPairs / 4 * 4; i < kPairs; ++i) out[i] = V::fold(sums[i]);
+  for (size_t i = kPairs / 8 * 8; i < kPairs; ++i) out[i] = V::fold(sums[i]);
 }
 
 template <size_t kNumber>

@@ -75,15 +75,19 @@ void multiply_panel(const MatmulArgs& args, const Block& block, const std::byte*
   }
 }
 
+// Row by row, so that neighbours are written together: rows lie far apart.
 template <class V>
-void store_panel(const MatmulArgs& args, const Block& block, size_t first_out, size_t outs,
-                 const double* totals) {
+void store_block(const MatmulArgs& args, const Block& block, const double* totals) {
   for (size_t r = 0; r < block.rows; ++r) {
     const size_t tile = r / V::kRightRows * V::kRightRows;
     const size_t tile_rows = block.rows - tile < V::kRightRows ? block.rows - tile : V::kRightRows;
     const double* of_row = totals + tile * kPanelRows + (r - tile);
-    float* y = args.y + (block.first_row + r) * args.y_stride + first_out;
-    for (size_t o = 0; o < outs; ++o) y[o] = static_cast<float>(of_row[o * tile_rows]);
+    float* y = args.y + (block.first_row + r) * args.y_stride + block.first_out;
+    for (size_t first = 0; first < block.outs; first += kPanelRows) {
+      const size_t outs = block.outs - first < kPanelRows ? block.outs - first : kPanelRows;
+      for (size_t o = 0; o < outs; ++o) y[first + o] = static_cast<float>(of_row[o * tile_rows]);
+      of_row += block.rows * kPanelRows;
+    }
   }
 }
 
@@ -116,11 +120,7 @@ void multiply_block(const MatmulArgs& args, const Block& block, Decode decode) {
       }
     }
   }
-  for (size_t panel = 0; panel < panels; ++panel) {
-    const size_t first = panel * kPanelRows;
-    const size_t outs = block.outs - first < kPanelRows ? block.outs - first : kPanelRows;
-    store_panel<V>(args, block, block.first_out + first, outs, totals + panel * panel_totals);
-  }
+  store_block<V>(args, block, totals);
 }
 
 // kDirect: with few activation rows nothing is decoded ahead, and the weight rows of a panel are

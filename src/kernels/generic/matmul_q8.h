@@ -21,6 +21,8 @@
 //   group_sums<kRows>(panel, group, x, bias_sums, Floats* sums)
 //              the exact integer sums of one group as floats: sums [kRows][kVectors];
 //              x [kRows] points to each row's chunk, bias_sums [kHalves][kRows]
+//   stream(y, chains)   writes kOuts outputs past the caches; y is aligned to a cache line
+//   end_streams()       what was streamed is seen by others after what is written next
 //   value_sums(values, sums)
 //              the sums of a group's 32 values, for kHalves of each 16
 #pragma once
@@ -36,6 +38,11 @@ namespace phidias::generic {
 // for the next ones. Each row is read once for kOuts outputs, so that any cache is near enough.
 inline constexpr size_t kMostRowsOfBlock = 192;
 inline constexpr size_t kChunkGroups = kChunkColumns / kQuantGroup;
+
+// So many rows of outputs lie in as many pages, often in the same few sets of the caches, and are
+// not read before all of them are written: they go past the caches.
+inline constexpr size_t kRowsToStream = 64;
+inline constexpr size_t kLine = 64;
 
 template <class Q>
 struct Panel {
@@ -55,7 +62,6 @@ template <class Q>
 struct NextPanel {
   static constexpr size_t kPieces = Q::kOuts / Q::kTileRows;
   static constexpr size_t kParts = kPieces < kChunkGroups ? kChunkGroups / kPieces : 1;
-  static constexpr size_t kLine = 64;
 
   const std::byte* first = nullptr;  // of the pieces, each of them in another tile
   size_t stride = 0;
@@ -185,42 +191,41 @@ template <class Q, size_t kRows, bool kAlone>
       part[r * kVectors + v] = Q::zero();
     }
   }
-  for (size_t g = first; g < end; ++g) {
-    if (next != nullptr) next->prefetch(g);
-    Floats integers[kRows * kVectors];
-    Q::template group_sums<kRows>(panel, g, x, bias_sums, integers);
-    const bool closes = !kPaired || g % 2 != 0;
+  // The groups of a pair one after the other, else one alone.
+  constexpr size_t kTogether = kPaired ? 2 : 1;
+  for (size_t begin = first; begin < end; begin += kTogether) {
 #pragma GCC unroll 2
-    for (size_t v = 0; v < kVectors; ++v) {
-      const Floats scale = Q::load(panel.scales[g] + v * kLanes);
-#pragma GCC unroll 16
-      for (size_t r = 0; r < kRows; ++r) {
-        const size_t i = r * kVectors + v;
-        const Floats row_scale = Q::set(scales[r]);
-        if constexpr (!Q::kPairs) {
-          total[i] = Q::fma(integers[i], Q::mul(scale, row_scale), total[i]);
-        } else {
-          part[i] = kPaired && closes ? Q::fma(integers[i], row_scale, part[i])
-                                      : Q::mul(integers[i], row_scale);
-        }
-      }
-      if constexpr (Q::kMinimum) {
-        if (!closes) continue;
-        const Floats minimum = Q::load(panel.minimums[g] + v * kLanes);
+    for (size_t of_pair = 0; of_pair < kTogether; ++of_pair) {
+      const size_t g = begin + of_pair;
+      if (next != nullptr) next->prefetch(g);
+      Floats integers[kRows * kVectors];
+      Q::template group_sums<kRows>(panel, g, x, bias_sums, integers);
+#pragma GCC unroll 2
+      for (size_t v = 0; v < kVectors; ++v) {
+        const Floats scale = Q::load(panel.scales[g] + v * kLanes);
+        Floats minimum = Q::zero();
+        if constexpr (Q::kMinimum) minimum = Q::load(panel.minimums[g] + v * kLanes);
 #pragma GCC unroll 16
         for (size_t r = 0; r < kRows; ++r) {
           const size_t i = r * kVectors + v;
-          const Floats row_sum = Q::set(scales[kRows + r]);
+          const Floats row_scale = Q::set(scales[r]);
           if constexpr (!Q::kPairs) {
-            total[i] = Q::fma(minimum, row_sum, total[i]);
+            total[i] = Q::fma(integers[i], Q::mul(scale, row_scale), total[i]);
+            if constexpr (Q::kMinimum)
+              total[i] = Q::fma(minimum, Q::set(scales[kRows + r]), total[i]);
           } else {
-            total[i] = Q::fma(Q::fma(minimum, row_sum, part[i]), scale, total[i]);
+            part[i] = of_pair == 0 ? Q::mul(integers[i], row_scale)
+                                   : Q::fma(integers[i], row_scale, part[i]);
+            if (of_pair + 1 == kTogether) {
+              total[i] =
+                  Q::fma(Q::fma(minimum, Q::set(scales[kRows + r]), part[i]), scale, total[i]);
+            }
           }
         }
       }
+      scales += RowNumbers<Q>::kFloats * kRows;
+      bias_sums += RowNumbers<Q>::kHalves * kRows;
     }
-    scales += RowNumbers<Q>::kFloats * kRows;
-    bias_sums += RowNumbers<Q>::kHalves * kRows;
   }
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
@@ -322,11 +327,19 @@ void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows,
       }
     }
     const size_t skipped = o < args.out_begin ? args.out_begin - o : 0;
+    const bool whole_lines = outs - skipped == kOuts &&
+                             reinterpret_cast<uintptr_t>(y + o) % kLine == 0 &&
+                             args.y_stride * sizeof(float) % kLine == 0;
+    if (rows >= kRowsToStream && whole_lines) {
+      for (size_t r = 0; r < rows; ++r) Q::stream(y + r * args.y_stride + o, chains + r * kOuts);
+      continue;
+    }
     for (size_t r = 0; r < rows; ++r) {
       std::memcpy(y + r * args.y_stride + o + skipped, chains + r * kOuts + skipped,
                   (outs - skipped) * sizeof(float));
     }
   }
+  Q::end_streams();
 }
 
 template <class Q>

@@ -60,8 +60,8 @@ struct Vec {
     const float32x2_t by2 = vadd_f32(vget_low_f32(x), vget_high_f32(x));
     return vget_lane_f32(by2, 0) + vget_lane_f32(by2, 1);
   }
-  static void fold4(const Floats* x, float* out) {
-    for (size_t i = 0; i < 4; ++i) out[i] = fold(x[i]);
+  static void fold8(const Floats* x, float* out) {
+    for (size_t i = 0; i < 8; ++i) out[i] = fold(x[i]);
   }
   static float largest(Floats x) {
     float lanes[kLanes];

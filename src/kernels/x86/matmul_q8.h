@@ -128,8 +128,8 @@ inline void value_sums(const int8_t* values, int32_t (&sums)[2]) {
   }
 }
 
-// The sums of the eight lanes of each of eight registers.
-[[gnu::always_inline]] inline __m256i fold8(const __m256i (&m)[8]) {
+// The sums of the lanes of each of eight registers, of their lower and their upper halves.
+[[gnu::always_inline]] inline void fold8_halves(const __m256i (&m)[8], __m256i (&sums)[2]) {
   __m256i pairs[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -141,8 +141,13 @@ inline void value_sums(const int8_t* values, int32_t (&sums)[2]) {
                                         _mm256_unpackhi_epi64(pairs[0], pairs[1]));
   const __m256i efgh = _mm256_add_epi32(_mm256_unpacklo_epi64(pairs[2], pairs[3]),
                                         _mm256_unpackhi_epi64(pairs[2], pairs[3]));
-  return _mm256_add_epi32(_mm256_permute2x128_si256(abcd, efgh, 0x20),
-                          _mm256_permute2x128_si256(abcd, efgh, 0x31));
+  sums[0] = _mm256_permute2x128_si256(abcd, efgh, 0x20);
+  sums[1] = _mm256_permute2x128_si256(abcd, efgh, 0x31);
+}
+[[gnu::always_inline]] inline __m256i fold8(const __m256i (&m)[8]) {
+  __m256i halves[2];
+  fold8_halves(m, halves);
+  return _mm256_add_epi32(halves[0], halves[1]);
 }
 
 // The same where all partial sums and the sums of two and of four of them fit an int16: fewer
@@ -177,6 +182,12 @@ struct WeightRows {
   void read_scales(size_t groups) {
     for (size_t g = 0; g < groups; g += 8) {
       const size_t n = groups - g < 8 ? groups - g : 8;
+      if constexpr (U::kGroupsInBlock == 8 && U::kMinimum) {
+        const std::byte* octets[8];
+        for (size_t row = 0; row < 8; ++row) octets[row] = rows[row] + g / 8 * kOctetBytes;
+        U::scales_of_rows(octets, scales + g, minimums + g);
+        continue;
+      }
       __m256i of_rows[8];
       __m256i minimums_of_rows[8];
 #pragma GCC unroll 8
@@ -214,38 +225,46 @@ struct WeightRows {
     }
   }
 
+  // What the biases of the quants add to the integer sums of a group, by the code of each half.
+  static constexpr bool kBiased = U::kBias != 0;
+  static constexpr size_t kBiasSums = U::kCodes ? 2 : 1;
+  static void fill_bias(const int8_t* values, int32_t* sums) {
+    int32_t plain[2];
+    value_sums<U::kCodes>(values, plain);
+    for (size_t half = 0; half < kBiasSums; ++half) sums[half] = U::kBias * plain[half];
+  }
+
   // Group g of the chunk, of which the row of activations has `values`, added to the chains. kPlace
   // is g % 8.
   template <class Dot, size_t kPlace>
   [[gnu::always_inline]] inline __m256 add_group(size_t g, const int8_t* values, float row_scale,
-                                                 float row_sum, __m256 chains) const {
+                                                 float row_sum, const int32_t* bias_sums,
+                                                 __m256 chains) const {
     const __m256i x = load32(values);
     __m256i partial[8];
 #pragma GCC unroll 8
     for (size_t row = 0; row < 8; ++row) {
       const std::byte* octet = rows[row] + g / 8 * kOctetBytes;
       const std::byte* block = octet + kPlace / U::kGroupsInBlock * sizeof(Block);
-      const __m256i quants = U::quants(block, kPlace % U::kGroupsInBlock);
-      if constexpr (U::kCodes) {
-        const int16_t pair[2] = {code_of<Block>(octet, 2 * kPlace),
-                                 code_of<Block>(octet, 2 * kPlace + 1)};
-        partial[row] = Dot::product_codes(quants, x, pair);
-      } else {
-        partial[row] = Dot::template product<U>(quants, x);
-      }
+      partial[row] = Dot::template product<U>(U::quants(block, kPlace % U::kGroupsInBlock), x);
     }
-    // A lane holds four products, and 16 * 31 * 127 is the most that four lanes make.
-    __m256i sums = U::kBits <= 5 ? fold8_small(partial) : fold8(partial);
-    if constexpr (U::kBias != 0 && !Dot::template kSigned<U>) {
-      int32_t plain[2];
-      value_sums<U::kCodes>(values, plain);
-      if constexpr (U::kCodes) {
-        const __m256i pair = _mm256_set1_epi32(static_cast<int32_t>(
-            static_cast<uint32_t>(plain[1]) << 16 | (static_cast<uint32_t>(plain[0]) & 0xFFFFU)));
-        const __m256i bias = _mm256_madd_epi16(codes[g], pair);
-        sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(bias, _mm256_set1_epi32(U::kBias)));
-      } else {
-        sums = _mm256_sub_epi32(sums, _mm256_set1_epi32(U::kBias * plain[0]));
+    __m256i sums;
+    if constexpr (U::kCodes) {
+      __m256i halves[2];
+      fold8_halves(partial, halves);
+      const __m256i code[2] = {_mm256_srai_epi32(_mm256_slli_epi32(codes[g], 16), 16),
+                               _mm256_srai_epi32(codes[g], 16)};
+#pragma GCC unroll 2
+      for (size_t half = 0; half < 2; ++half) {
+        halves[half] = _mm256_mullo_epi32(
+            _mm256_sub_epi32(halves[half], _mm256_set1_epi32(bias_sums[half])), code[half]);
+      }
+      sums = _mm256_add_epi32(halves[0], halves[1]);
+    } else {
+      // A lane holds four products, and 16 * 31 * 127 is the most that four lanes make.
+      sums = U::kBits <= 5 ? fold8_small(partial) : fold8(partial);
+      if constexpr (kBiased && !Dot::template kSigned<U>) {
+        sums = _mm256_sub_epi32(sums, _mm256_set1_epi32(bias_sums[0]));
       }
     }
     const __m256 both = _mm256_mul_ps(scales[g], _mm256_set1_ps(row_scale));
@@ -259,14 +278,20 @@ struct WeightRows {
 
 // One activation row against weight rows as they are stored. Dot gives the eight partial sums of a
 // group:
-//   Dot::product<U>(quants, x)             of the unsigned quants
-//   Dot::product_codes(quants, x, codes)   with int16 codes for the halves
+//   Dot::product<U>(quants, x)   of the unsigned quants
+//   Dot::kSigned<U>              whether the bias has been taken off them
 template <class F, class Dot>
 void matvec_q8(const MatmulArgs& args) {
   constexpr size_t kChunkGroups = generic::kChunkGroups;
   constexpr size_t kOctetBytes = WeightRows<F>::kOctetBytes;
   const QuantizedRows& x = args.q;
   const size_t groups = args.cols / kQuantGroup;
+  constexpr size_t kBiasSums = WeightRows<F>::kBiasSums;
+  int32_t* bias_sums = reinterpret_cast<int32_t*>(args.scratch);  // [groups][kBiasSums]
+  if constexpr (WeightRows<F>::kBiased) {
+    for (size_t g = 0; g < groups; ++g)
+      WeightRows<F>::fill_bias(x.values + g * kQuantGroup, bias_sums + g * kBiasSums);
+  }
   for (size_t o = args.out_begin; o < args.out_end; o += 8) {
     const size_t outs = args.out_end - o < 8 ? args.out_end - o : 8;
     __m256 chains = _mm256_setzero_ps();
@@ -284,21 +309,26 @@ void matvec_q8(const MatmulArgs& args) {
                             : kChunkGroups / 8 * kOctetBytes);
       weights.read_scales(count);
       const auto add = [&](size_t g, auto place, const int8_t* values, const float* row_scales,
-                           const float* row_sums) __attribute__((always_inline)) {
+                           const float* row_sums, const int32_t* of_bias)
+          __attribute__((always_inline)) {
         chains = weights.template add_group<Dot, place.kValue>(
             g, values + (group + g) * kQuantGroup, row_scales[group + g], row_sums[group + g],
-            chains);
+            of_bias, chains);
       };
       for (size_t octet = 0; octet < count; octet += 8) {
         for_each_place(count - octet < 8 ? count - octet : 8, [&](auto place) {
-          add(octet + place.kValue, place, x.values, x.scales, x.sums);
+          const size_t g = octet + place.kValue;
+          add(g, place, x.values, x.scales, x.sums, bias_sums + (group + g) * kBiasSums);
         });
       }
       for (size_t g = 0; g < count; ++g) {
         if (x.second_scales[group + g] == 0) continue;
+        int32_t of_bias[kBiasSums] = {};
+        if constexpr (WeightRows<F>::kBiased)
+          WeightRows<F>::fill_bias(x.second_values + (group + g) * kQuantGroup, of_bias);
         generic::with_constant<8>(g % 8 + 1, [&](auto following) {
           add(g, generic::Constant<following.kValue - 1>{}, x.second_values, x.second_scales,
-              x.second_sums);
+              x.second_sums, of_bias);
         });
       }
     }

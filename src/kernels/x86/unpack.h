@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "quant/q4.h"
 #include "quant/q4_0.h"
@@ -95,18 +96,24 @@ struct UnpackSmall {
   static constexpr bool kCodes = false;
   static constexpr size_t kGroupsInBlock = 1;
 
+  // The numbers of eight blocks: that of block i is word i of the 16 bytes that begin i words
+  // before it.
+  template <size_t... kBlocks>
+  [[gnu::always_inline]] static inline __m128i words(const std::byte* first,
+                                                     std::index_sequence<kBlocks...>) {
+    __m128i all = load16(first);
+    ((all = _mm_blend_epi16(all, load16(first + (kBlocks + 1) * (sizeof(Block) - 2)),
+                            1 << (kBlocks + 1))),
+     ...);
+    return all;
+  }
   [[gnu::always_inline]] static inline __m256 halves(const std::byte* octet, size_t offset,
                                                      size_t n) {
-    // Put together in general registers, which are idle here; vector shuffles are not.
-    uint64_t bits[2] = {0, 0};
-#pragma GCC unroll 8
-    for (size_t i = 0; i < 8; ++i) {
-      uint16_t half = 0;
-      if (i < n) std::memcpy(&half, octet + i * sizeof(Block) + offset, sizeof(half));
-      bits[i / 4] |= static_cast<uint64_t>(half) << (i % 4 * 16);
-    }
-    return _mm256_cvtph_ps(
-        _mm_set_epi64x(static_cast<int64_t>(bits[1]), static_cast<int64_t>(bits[0])));
+    if (n == 8) return _mm256_cvtph_ps(words(octet + offset, std::make_index_sequence<7>()));
+    alignas(16) uint16_t bits[8] = {};
+    for (size_t i = 0; i < n; ++i)
+      std::memcpy(bits + i, octet + i * sizeof(Block) + offset, sizeof(uint16_t));
+    return _mm256_cvtph_ps(load16(bits));
   }
   [[gnu::always_inline]] static inline __m256 scales(const std::byte* octet, size_t n,
                                                      __m256& minimums) {
@@ -133,6 +140,50 @@ struct UnpackK {
     const __m256 minimum = _mm256_set1_ps(-half_to_float(octet + offsetof(Block, minimum)));
     minimums = _mm256_mul_ps(minimum, bytes_to_floats(_mm_unpackhi_epi64(codes, codes)));
     return _mm256_mul_ps(scale, bytes_to_floats(codes));
+  }
+  // The same of eight rows' octets: the eight rows in the lanes, the eight groups in turn.
+  [[gnu::always_inline]] static inline void scales_of_rows(const std::byte* const (&octets)[8],
+                                                           __m256* scales, __m256* minimums) {
+    static_assert(offsetof(Block, scale) == 0 && offsetof(Block, minimum) == 2 &&
+                  offsetof(Block, codes) == 4);
+    __m256i m[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i)
+      m[i] = _mm256_set_m128i(load16(octets[i + 4]), load16(octets[i]));
+    const __m256i low01 = _mm256_unpacklo_epi32(m[0], m[1]);
+    const __m256i low23 = _mm256_unpacklo_epi32(m[2], m[3]);
+    const __m256i high01 = _mm256_unpackhi_epi32(m[0], m[1]);
+    const __m256i high23 = _mm256_unpackhi_epi32(m[2], m[3]);
+    const __m256i numbers = _mm256_unpacklo_epi64(low01, low23);
+    const __m256i a = _mm256_unpackhi_epi64(low01, low23);
+    const __m256i b = _mm256_unpacklo_epi64(high01, high23);
+    const __m256i c = _mm256_unpackhi_epi64(high01, high23);
+    const __m256i halves = _mm256_permute4x64_epi64(
+        _mm256_packus_epi32(_mm256_and_si256(numbers, _mm256_set1_epi32(0xFFFF)),
+                            _mm256_srli_epi32(numbers, 16)),
+        0xD8);
+    const __m256 scale = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    const __m256 minimum =
+        _mm256_xor_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)), _mm256_set1_ps(-0.0F));
+    const __m256i low6 = _mm256_set1_epi32(0x3F3F3F3F);
+    const __m256i low4 = _mm256_set1_epi32(0x0F0F0F0F);
+    const __m256i top2 = _mm256_set1_epi32(0x30303030);
+    const auto high_codes = [&](__m256i nibbles_of, __m256i tops) {
+      return _mm256_or_si256(_mm256_and_si256(nibbles_of, low4),
+                             _mm256_and_si256(_mm256_srli_epi32(tops, 2), top2));
+    };
+    const __m256i scale_codes[2] = {_mm256_and_si256(a, low6), high_codes(c, a)};
+    const __m256i minimum_codes[2] = {_mm256_and_si256(b, low6),
+                                      high_codes(_mm256_srli_epi32(c, 4), b)};
+    const __m256i byte = _mm256_set1_epi32(0xFF);
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) {
+      const auto code = [&](__m256i of_four) {
+        return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(of_four, s % 4 * 8), byte));
+      };
+      scales[s] = _mm256_mul_ps(scale, code(scale_codes[s / 4]));
+      minimums[s] = _mm256_mul_ps(minimum, code(minimum_codes[s / 4]));
+    }
   }
   static inline __m256i nibble(const std::byte* block, size_t s) {
     const __m256i run = load32(block + offsetof(Block, quants) + s / 2 * 32);

@@ -52,6 +52,18 @@ TEST(ThreadPool, SharesCoverEveryItemOnceInUnitsOfTheGrain) {
   }
 }
 
+TEST(ThreadPool, ASingleUnitIsDoneByTheCaller) {
+  ThreadPool pool(3);
+  std::thread::id worker;
+  pool.run(5, 8, [&](size_t begin, size_t end, size_t thread) {
+    EXPECT_EQ(begin, 0U);
+    EXPECT_EQ(end, 5U);
+    EXPECT_EQ(thread, 0U);
+    worker = std::this_thread::get_id();
+  });
+  EXPECT_EQ(worker, std::this_thread::get_id());
+}
+
 TEST(ThreadPool, SharesAreAFunctionOfTheCountAlone) {
   ThreadPool pool(3);
   const std::vector<Share> first = shares_of(pool, 1000, 8);
