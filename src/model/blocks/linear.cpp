@@ -2,12 +2,20 @@
 
 #include <algorithm>
 
+#include "base/run_balanced.h"
+
 namespace phidias {
 namespace {
 
 // Shares end at multiples of this many weight rows: whole tiles of every kernel, whole cache lines
 // of output.
 constexpr size_t kRowGrain = 16;
+
+// Few activation rows wait for the memory, and a wait in one thread would become one of all. More
+// rows make a call dear, whose numbers are put in order first.
+constexpr size_t kFewRows = 4;
+constexpr size_t kBalancedGrain = 64;
+constexpr size_t kRowsToBalance = 2048;  // of weights
 
 // What the activations are rounded to for a product.
 enum class Rounding : uint8_t { kNone, kQ8, kBF16 };
@@ -120,13 +128,18 @@ void linear(RunContext& context, const Matrix& weights, Activations& x, float* y
   const RowGroup all{&weights, 0, x.rows()};
   round_for(context, weights, x);
   context.reserve_scratch(matmul_scratch_floats(weights.cols));
-  context.threads->run(weights.rows, kRowGrain, [&](size_t begin, size_t end, size_t thread) {
+  const auto share = [&](size_t begin, size_t end, size_t thread) {
     multiply(context, all, x, y, y_stride, {begin, end}, thread);
     if (bias.empty()) return;
     for (size_t r = 0; r < x.rows(); ++r) {
       context.kernels->add(y + r * y_stride + begin, bias.data() + begin, end - begin);
     }
-  });
+  };
+  if (x.rows() <= kFewRows && weights.rows >= kRowsToBalance) {
+    run_balanced(*context.threads, weights.rows, kBalancedGrain, share);
+  } else {
+    context.threads->run(weights.rows, kRowGrain, share);
+  }
 }
 
 void linear_groups(RunContext& context, std::span<const RowGroup> groups, Activations& x, float* y,

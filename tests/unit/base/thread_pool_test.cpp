@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/run_balanced.h"
+
 namespace phidias {
 namespace {
 
@@ -62,6 +64,24 @@ TEST(ThreadPool, ASingleUnitIsDoneByTheCaller) {
     worker = std::this_thread::get_id();
   });
   EXPECT_EQ(worker, std::this_thread::get_id());
+}
+
+TEST(ThreadPool, BalancedSharesCoverEveryItemOnceInUnitsOfTheGrain) {
+  for (const size_t threads : {1U, 2U, 3U, 7U}) {
+    ThreadPool pool(threads);
+    for (const size_t count : {1U, 5U, 16U, 100U, 1000U}) {
+      for (const size_t grain : {1U, 4U, 16U, 2000U}) {
+        std::vector<std::atomic<int>> visits(count);
+        run_balanced(pool, count, grain, [&](size_t begin, size_t end, size_t thread) {
+          EXPECT_LT(begin, end);
+          EXPECT_LT(thread, threads);
+          EXPECT_EQ(begin % grain, 0U);
+          for (size_t i = begin; i < end; ++i) ++visits[i];
+        });
+        for (const auto& visit : visits) ASSERT_EQ(visit, 1);
+      }
+    }
+  }
 }
 
 TEST(ThreadPool, SharesAreAFunctionOfTheCountAlone) {
