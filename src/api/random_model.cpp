@@ -79,6 +79,7 @@ Status save_random_model(const RandomModelOptions& options, const std::filesyste
     header.add_tensor(tensor.name, tensor.format, tensor.shape);
 
   // Each tensor's matrices are made as it is written, so that no model has to fit into memory.
+  RandomBlocks blocks;
   std::map<const std::byte*, size_t> by_begin;
   for (size_t i = 0; i < unfilled.matrices.size(); ++i)
     by_begin.emplace(unfilled.matrices[i].data(), i);
@@ -87,7 +88,7 @@ Status save_random_model(const RandomModelOptions& options, const std::filesyste
     const bool vector = tensor.rows.blocks.front().owner == nullptr;
     const std::vector<size_t> sources =
         vector ? std::vector<size_t>() : sources_of(tensor, by_begin);
-    for (const size_t i : sources) unfilled.matrices[i].fill(i + 1, threads);
+    for (const size_t i : sources) unfilled.matrices[i].fill(i + 1, blocks, threads);
     PHIDIAS_CHECK_OK(
         write_plan({tensor}, threads, nullptr, nullptr, {},
                    [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));

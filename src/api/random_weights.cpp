@@ -40,26 +40,35 @@ size_t unit_columns(const FormatRow& format, size_t cols) {
              : size_t{format.block_values};
 }
 
-// Encoded units of one format: a few columns of the rows of a tile.
-struct Pool {
+}  // namespace
+
+// Units of one format: a few columns of the rows of a tile.
+struct RandomBlocks::Pool {
   size_t columns = 0;
   size_t bytes = 0;
   std::vector<std::byte> units;
 
-  Pool(const FormatRow& format, size_t cols, uint64_t seed)
-      : columns(unit_columns(format, cols)),
-        bytes(format.tile_bytes(columns)),
-        units(kPoolUnits * bytes) {
+  Pool(const FormatRow& format, size_t unit)
+      : columns(unit), bytes(format.tile_bytes(columns)), units(kPoolUnits * bytes) {
     std::vector<float> values(format.tile_rows * columns);
     for (size_t u = 0; u < kPoolUnits; ++u) {
-      for (size_t i = 0; i < values.size(); ++i) values[i] = normal(seed + u * values.size() + i);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = normal(u * values.size() + i);
       format.encode_tile(values.data(), format.tile_rows, nullptr, units.data() + u * bytes,
                          columns);
     }
   }
 };
 
-}  // namespace
+RandomBlocks::RandomBlocks() = default;
+RandomBlocks::~RandomBlocks() = default;
+
+const RandomBlocks::Pool& RandomBlocks::of(Format format, size_t cols) {
+  const FormatRow& row = format_row(format);
+  const size_t unit = unit_columns(row, cols);
+  auto& pool = pools_[{format, unit}];
+  if (pool == nullptr) pool = std::make_unique<const Pool>(row, unit);
+  return *pool;
+}
 
 Result<Matrix> UnfilledMatrix::allocate(size_t rows, size_t cols, Format format) {
   const size_t bytes = format_row(format).matrix_bytes(rows, cols);
@@ -78,9 +87,9 @@ Result<Matrix> UnfilledMatrix::allocate(size_t rows, size_t cols, Format format)
   return Matrix{.rows = rows, .cols = cols, .blocks = {{format, begin, rows, std::move(memory)}}};
 }
 
-void UnfilledMatrix::fill(uint64_t seed, ParallelFor& threads) const {
+void UnfilledMatrix::fill(uint64_t seed, RandomBlocks& blocks, ParallelFor& threads) const {
   const FormatRow& row = format_row(format_);
-  const Pool pool(row, cols_, seed << 32);
+  const RandomBlocks::Pool& pool = blocks.of(format_, cols_);
   const size_t units_per_tile = cols_ / pool.columns;
   const size_t units = (rows_ + row.tile_rows - 1) / row.tile_rows * units_per_tile;
   threads.run(units, units_per_tile, [&](size_t begin, size_t end, size_t) {
@@ -95,7 +104,8 @@ Result<Matrix> random_matrix(size_t rows, size_t cols, Format format, uint64_t s
                              ParallelFor& threads) {
   UnfilledMatrix unfilled;
   PHIDIAS_TRY(Matrix matrix, unfilled.allocate(rows, cols, format));
-  unfilled.fill(seed, threads);
+  RandomBlocks blocks;
+  unfilled.fill(seed, blocks, threads);
   return matrix;
 }
 
@@ -220,7 +230,9 @@ Result<ModelWeights> random_weights(const ModelSpec& spec, const Recipe& recipe,
                      " are free; choose a type of fewer bits, fewer layers or a smaller shape",
                  {{}, {}, "shape"}};
   }
-  for (size_t i = 0; i < unfilled.matrices.size(); ++i) unfilled.matrices[i].fill(i + 1, threads);
+  RandomBlocks blocks;
+  for (size_t i = 0; i < unfilled.matrices.size(); ++i)
+    unfilled.matrices[i].fill(i + 1, blocks, threads);
   return std::move(unfilled.weights);
 }
 

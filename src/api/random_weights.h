@@ -1,6 +1,9 @@
 // Weights of the right sizes and formats with random values, made quickly.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "api/recipes.h"
@@ -13,14 +16,30 @@
 
 namespace phidias {
 
+// Encoded blocks of random values, a few hundred of each kind, from which matrices are drawn.
+class RandomBlocks {
+ public:
+  RandomBlocks();
+  ~RandomBlocks();
+  RandomBlocks(const RandomBlocks&) = delete;
+  RandomBlocks& operator=(const RandomBlocks&) = delete;
+
+  struct Pool;
+  // For rows of `cols` values.
+  const Pool& of(Format format, size_t cols);
+
+ private:
+  std::map<std::pair<Format, size_t>, std::unique_ptr<const Pool>> pools_;
+};
+
 // The memory of a matrix that the system has not given yet: it does so where fill() writes.
 class UnfilledMatrix {
  public:
   // The matrix owns the memory. Errors: kOutOfMemory.
   Result<Matrix> allocate(size_t rows, size_t cols, Format format);
-  // Blocks are drawn at random from a few hundred that are encoded from normal values, so that
-  // billions of weights take a second. While the matrix lives; may be called again.
-  void fill(uint64_t seed, ParallelFor& threads) const;
+  // Draws its blocks: billions of weights take a second. While the matrix lives; may be called
+  // again.
+  void fill(uint64_t seed, RandomBlocks& blocks, ParallelFor& threads) const;
 
   const std::byte* data() const { return data_; }
   size_t bytes() const { return format_row(format_).matrix_bytes(rows_, cols_); }
