@@ -72,6 +72,8 @@ struct Where {
   size_t rows = 0;
   uint32_t epoch = 0;  // how often these positions were run before (LongRoPE's reprefill)
   std::span<const TokenId> tokens;  // of the sequence, up to the end of these rows
+  // Setting it ends the run: Trace::run() then fails with kCancelled, an answer finishes with it.
+  bool* cancel = nullptr;
 };
 
 // Live rows of a value: the engine's memory, writable, with strides in floats. Valid during the

@@ -147,7 +147,8 @@ class Trace {
   // place names it), kUnsupported (a value that this model has not), kCapacityExceeded (max_bytes,
   // with the exact figure).
   Result<TracePlan> plan() const;
-  // Errors: those of plan() and of Engine::step.
+  // Without generation, and where no logits are read, layers behind the last one that is read or
+  // edited are not computed. Errors: those of plan() and of Engine::step; kCancelled.
   Result<Traced> run() const;
 
   const std::vector<TokenId>& ids() const { return ids_; }

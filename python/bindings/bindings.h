@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "phidias/status.h"
+#include "phidias/trace.h"
 #include "phidias/values.h"
 
 namespace phidias::python {
@@ -28,6 +29,9 @@ void bind_generation(nb::module_& module);
 void bind_values(nb::module_& module);
 void bind_edits(nb::module_& module);
 void bind_trace(nb::module_& module);
+void bind_images(nb::module_& module);
+void bind_analysis(nb::module_& module);
+void bind_datasets(nb::module_& module);
 
 // An Error on its way to Python, where it becomes the exception that phidias.errors has for its
 // code.
@@ -65,6 +69,12 @@ nb::ndarray<nb::numpy, T> array_of(std::vector<T> values, const std::vector<size
   owner.release();  // NOLINT(bugprone-unused-return-value): the capsule has it
   return nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), capsule);
 }
+
+// Which moment of a value is kept, by its name.
+Read::Moment moment_of(const std::string& name);
+
+// The code point that a text of one is.
+char32_t code_point_of(const std::string& text);
 
 // Positions from a list, or from text such as "last", "2:5", "decode".
 Positions positions_of(const std::variant<std::string, std::vector<int64_t>>& argument);

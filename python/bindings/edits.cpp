@@ -2,6 +2,7 @@
 #include "phidias/edits.h"
 
 #include <nanobind/operators.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -100,6 +101,7 @@ void bind_edit(nb::module_& module) {
       });
   nb::class_<Raised>(module, "Raised", "What callbacks of a run have raised.")
       .def(nb::init<>())
+      .def_prop_ro("any", &Raised::any, "Whether there is one.")
       .def("rethrow", &Raised::rethrow, "Raises the first exception, if there is one.");
   nb::class_<Gate>(module, "Gate", "Which value functions wait for.")
       .def(nb::init<>())
@@ -116,7 +118,11 @@ void bind_edit(nb::module_& module) {
       .def_ro("position", &LiveWhere::position, "Absolute, of the array's first row.")
       .def_ro("rows", &LiveWhere::rows)
       .def_ro("epoch", &LiveWhere::epoch, "How often these positions were run before.")
-      .def_ro("tokens", &LiveWhere::tokens, "Of the sequence, up to the end of these rows.");
+      .def_ro("tokens", &LiveWhere::tokens, "Of the sequence, up to the end of these rows.")
+      .def(
+          "end_run", [](LiveWhere& self) { self.cancel = true; },
+          "What is left of the run is left out: a trace raises CancelledError, an answer finishes "
+          "with 'cancelled'.");
 }
 
 }  // namespace
@@ -166,13 +172,15 @@ void bind_edits(nb::module_& module) {
       "From one line such as 'layers[12].layer_output += 4 * joy.gguf @ decode'.");
   module.def(
       "load_tensors",
-      [](const std::string& path) {
+      [](const std::filesystem::path& path) {
         nb::dict dict;
         for (auto& [name, tensor] : unwrap(load_tensors(path)))
           dict[nb::str(name.c_str())] = array_from(std::move(tensor));
         return nb::typed<nb::dict, nb::str, nb::any>(dict);
       },
       nb::arg("path"),
+      nb::sig("def load_tensors(path: str | os.PathLike[str]) -> dict[str, "
+              "numpy.typing.NDArray[typing.Any]]"),
       "All tensors of a safetensors or GGUF file, such as control vectors, as float32 arrays.");
 }
 

@@ -1,7 +1,6 @@
 // Engines, sequences, steps; and perplexity, which is steps and a sum.
 #include "phidias/engine.h"
 
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -11,7 +10,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "images.h"
 #include "phidias/perplexity.h"
+#include "progress.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
@@ -82,8 +83,9 @@ bool wants_every_row(const std::string& outputs) {
   return outputs == "all";
 }
 
-SequenceOptions sequence_options(const std::string& rope_switch, uint32_t prompt_tokens) {
-  return {unwrap(rope_switch_from_name(rope_switch)), prompt_tokens};
+SequenceOptions sequence_options(const std::string& rope_switch, uint32_t prompt_tokens,
+                                 const std::vector<Image>& images) {
+  return {unwrap(rope_switch_from_name(rope_switch)), prompt_tokens, handles_of(images)};
 }
 
 void bind_sequence(nb::module_& module) {
@@ -159,30 +161,16 @@ Dict options_dict(const EngineOptions& options) {
 
 Dict score(SharedEngine& shared, const std::vector<TokenId>& ids, uint32_t window,
            const std::string& save, const std::string& against, const std::string& rope_switch,
-           const std::optional<std::function<bool(size_t, size_t)>>& progress) {
+           const ProgressFunction& progress) {
   PerplexityOptions options;
   options.window = window;
   options.rope_switch = unwrap(rope_switch_from_name(rope_switch));
   options.save_log_probabilities = save;
   options.against = against;
-  std::exception_ptr thrown;
-  options.progress = [&](size_t done, size_t total) {
-    const nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) {
-      thrown = std::make_exception_ptr(nb::python_error());
-      return false;
-    }
-    if (!progress) return true;
-    try {
-      return (*progress)(done, total);
-    } catch (...) {
-      thrown = std::current_exception();
-      return false;
-    }
-  };
-  auto result = shared.use([&](Engine& engine) { return perplexity(engine, ids, options); });
-  if (thrown) std::rethrow_exception(thrown);
-  const Perplexity found = unwrap(std::move(result));
+  Progress told(progress);
+  options.progress = [&](size_t done, size_t total) { return told(done, total); };
+  const Perplexity found =
+      told.result(shared.use([&](Engine& engine) { return perplexity(engine, ids, options); }));
   Dict dict;
   dict["windows"] = found.windows;
   dict["tokens"] = found.tokens;
@@ -237,6 +225,8 @@ void bind_engine(nb::module_& module) {
           "options",
           [](const SharedEngine& self) { return options_dict(self.constant().options()); },
           "The options in force, with every default filled in.")
+      .def_prop_ro("in_callback", &SharedEngine::in_callback,
+                   "Whether this thread is inside a run of it: it cannot be used then.")
       .def_prop_ro("vocab", [](const SharedEngine& self) { return self.constant().vocab(); })
       .def_prop_ro("context", [](const SharedEngine& self) { return self.constant().context(); })
       .def_prop_ro(
@@ -254,14 +244,15 @@ void bind_engine(nb::module_& module) {
       .def(
           "open",
           [](const std::shared_ptr<SharedEngine>& self, const std::string& rope_switch,
-             uint32_t prompt_tokens) {
-            const SequenceOptions options = sequence_options(rope_switch, prompt_tokens);
+             uint32_t prompt_tokens, const std::vector<Image>& images) {
+            const SequenceOptions options = sequence_options(rope_switch, prompt_tokens, images);
             const SequenceId id = self->use([&](Engine& engine) { return engine.open(options); });
             return Sequence(self, id);
           },
           nb::kw_only(), nb::arg("rope_switch") = "reprefill", nb::arg("prompt_tokens") = 0,
+          nb::arg("images") = std::vector<Image>(),
           "A new, empty sequence. prompt_tokens is the whole prompt's length where it will come in "
-          "several steps (LongRoPE models choose by it).")
+          "several steps (LongRoPE models choose by it); the id -n is a token of the n-th image.")
       .def(
           "step",
           [](SharedEngine& self, const Runs& runs, const std::string& outputs) {

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include "images.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
@@ -102,6 +103,20 @@ void bind_requests(nb::module_& module) {
       .def_rw("stop_strings", &GenerateRequest::stop_strings)
       .def_rw("top_log_probabilities", &GenerateRequest::top_log_probabilities, nb::arg().none())
       .def_rw("skip_special", &GenerateRequest::skip_special)
+      .def_rw("max_read_bytes", &GenerateRequest::max_read_bytes)
+      .def(
+          "add_image",
+          [](GenerateRequest& self, const Image& image) { self.images.push_back(image.handle); },
+          nb::arg("image"), "The id -n of the prompt is a token of the n-th.")
+      .def(
+          "add_read",
+          [](GenerateRequest& self, const ValueRef& value, const std::string& moment) {
+            self.reads.push_back({value, moment_of(moment)});
+          },
+          nb::arg("value"), nb::kw_only(), nb::arg("moment") = "after")
+      .def(
+          "add_edit", [](GenerateRequest& self, const Edit& edit) { self.edits += edit; },
+          nb::arg("edit"))
       .def_prop_rw(
           "rope_switch",
           [](const GenerateRequest& self) { return std::string(name_of(self.rope_switch)); },
@@ -134,6 +149,7 @@ void bind_answers(nb::module_& module) {
       .def_prop_ro(
           "finish_reason", [](const Choice& self) { return name_of(self.finish); },
           "'stop', 'length', 'cancelled' or 'error'.")
+      .def_ro("traced", &Choice::traced, "Of what was to be kept: all positions that were run.")
       .def_ro("stopped_by", &Choice::stopped_by, "The stop string, or the stop id's text.")
       .def_prop_ro(
           "error",

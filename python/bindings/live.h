@@ -45,6 +45,7 @@ struct LiveWhere {
   size_t rows = 0;
   uint32_t epoch = 0;
   std::vector<TokenId> tokens;
+  bool cancel = false;  // set by the function: the run is to end
 };
 
 // The function as a callback. It is called as function(array, where), with the interpreter's lock,

@@ -1,4 +1,5 @@
 // Checkpoints: loading them, finding them, and what their files say.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -39,6 +40,9 @@ void bind_info(nb::module_& module) {
       .def_ro("rope_theta", &ModelInfo::rope_theta, "Base of the rotation.")
       .def_ro("rope_magnitude", &ModelInfo::rope_magnitude, "Factor of cos and sin.")
       .def_ro("tied_head", &ModelInfo::tied_head, "The head's weight is the embedding's.")
+      .def_prop_ro(
+          "vision", [](const ModelInfo& self) { return self.vision.has_value(); },
+          "It sees images.")
       .def_ro("parameters", &ModelInfo::parameters, "Weights, counted once.")
       .def_ro("weight_bytes", &ModelInfo::weight_bytes, "Bytes of all weights.")
       .def_ro("bytes_per_token", &ModelInfo::bytes_per_token,
@@ -62,8 +66,10 @@ void bind_info(nb::module_& module) {
       .def_ro("problems", &Inspection::problems,
               "Tensors that are missing, unexpected or misshapen; empty: it can be run.");
   module.def(
-      "inspect", [](const std::string& path) { return unwrap(inspect(path)); }, nb::arg("path"),
-      ReleaseGil(), "Reads a checkpoint's headers and checks every tensor.");
+      "inspect", [](const std::filesystem::path& path) { return unwrap(inspect(path)); },
+      nb::arg("path"), ReleaseGil(),
+      nb::sig("def inspect(path: str | os.PathLike[str]) -> Inspection"),
+      "Reads a checkpoint's headers and checks every tensor.");
 }
 
 void bind_hub(nb::module_& module) {

@@ -27,7 +27,7 @@ class SharedEngine {
   // engine it fails instead of waiting for itself.
   template <typename Function>
   auto use(Function&& function) {
-    if (user_.load() == std::this_thread::get_id()) {
+    if (in_callback()) {
       throw Failure(Error{Code::kInvalidArgument,
                           "the engine is running: a callback must not use it; collect what is "
                           "needed and use the engine afterwards",
@@ -39,6 +39,8 @@ class SharedEngine {
     bury();
     return function(*engine_);
   }
+
+  bool in_callback() const { return user_.load() == std::this_thread::get_id(); }
 
   // Takes what has to be destroyed under the engine's lock, and destroys it at the next use: a
   // destructor must not wait, since it may run anywhere, even inside a callback.

@@ -1,4 +1,5 @@
 // Tokenizers and chat templates.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -41,20 +42,15 @@ void bind_tokenizer(nb::module_& module) {
       "Text to token ids and back: exactly the ids of the checkpoint's own tokenizer. Immutable, "
       "and safe to share between threads.")
       .def_static(
-          "load", [](const std::string& path) { return unwrap(Tokenizer::load(path)); },
+          "load", [](const std::filesystem::path& path) { return unwrap(Tokenizer::load(path)); },
           nb::arg("path"), ReleaseGil(),
+          nb::sig("def load(path: str | os.PathLike[str]) -> Tokenizer"),
           "From a Hugging Face folder or a GGUF file; neither needs weights.")
       .def(
           "encode",
           [](const Tokenizer& self, const std::string& text, bool add_special, bool markers,
              std::optional<std::string> guard) {
-            char32_t code_point = 0;
-            if (guard) {
-              const nb::str text_of_guard(guard->c_str(), guard->size());
-              const Py_ssize_t length = PyUnicode_GetLength(text_of_guard.ptr());
-              if (length != 1) throw nb::value_error("guard is one code point");
-              code_point = PyUnicode_ReadChar(text_of_guard.ptr(), 0);
-            }
+            const char32_t code_point = guard ? code_point_of(*guard) : 0;
             const nb::gil_scoped_release release;
             return self.encode(
                 text, {.add_special = add_special, .markers = markers, .guard = code_point});
@@ -105,10 +101,7 @@ void bind_tokenizer(nb::module_& module) {
       .def(
           "guard_markers",
           [](const Tokenizer& self, const std::string& text, const std::string& guard) {
-            const nb::str text_of_guard(guard.c_str(), guard.size());
-            if (PyUnicode_GetLength(text_of_guard.ptr()) != 1)
-              throw nb::value_error("guard is one code point");
-            return self.guard_markers(text, PyUnicode_ReadChar(text_of_guard.ptr(), 0));
+            return self.guard_markers(text, code_point_of(guard));
           },
           nb::arg("text"), nb::arg("guard"),
           "The text with the guard inside each marker that it spells out; encode() with the same "
@@ -146,6 +139,12 @@ void bind_templates(nb::module_& module) {
 }
 
 }  // namespace
+
+char32_t code_point_of(const std::string& text) {
+  const nb::str object(text.c_str(), text.size());
+  if (PyUnicode_GetLength(object.ptr()) != 1) throw nb::value_error("guard is one code point");
+  return PyUnicode_ReadChar(object.ptr(), 0);
+}
 
 void bind_text(nb::module_& module) {
   bind_tokenizer(module);

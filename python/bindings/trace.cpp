@@ -7,18 +7,12 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "images.h"
 #include "live.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
 namespace {
-
-Read::Moment moment_of(const std::string& name) {
-  if (name == "after") return Read::Moment::kAfter;
-  if (name == "before") return Read::Moment::kBefore;
-  if (name == "gradient") return Read::Moment::kGradient;
-  throw nb::value_error("a moment is 'after', 'before' or 'gradient'");
-}
 
 // A trace with the engine that it runs on.
 struct SharedTrace {
@@ -36,6 +30,13 @@ nb::list entries(Traced& traced) {
 }
 
 }  // namespace
+
+Read::Moment moment_of(const std::string& name) {
+  if (name == "after") return Read::Moment::kAfter;
+  if (name == "before") return Read::Moment::kBefore;
+  if (name == "gradient") return Read::Moment::kGradient;
+  throw nb::value_error("a moment is 'after', 'before' or 'gradient'");
+}
 
 void bind_trace(nb::module_& module) {
   nb::class_<Metric>(module, "Metric", "A number made of what a run gives, to be differentiated.")
@@ -60,6 +61,8 @@ void bind_trace(nb::module_& module) {
             return rows;
           },
           "Positions that each edit touched.")
+      .def_ro("all_hidden", &Traced::all_hidden,
+              "Rows of scores whose every key edits have hidden.")
       .def_ro("tokens", &Traced::tokens, "Generated.")
       .def_ro("metric", &Traced::metric, "The metric's value, in a run with gradients.")
       .def_ro("epochs", &Traced::epochs, "2: it was run again at LongRoPE's switch.");
@@ -85,9 +88,10 @@ void bind_trace(nb::module_& module) {
       .def_static(
           "create",
           [](const std::shared_ptr<SharedEngine>& engine, const std::vector<TokenId>& ids,
-             uint32_t generate, uint32_t chunk, const std::string& rope_switch,
-             uint64_t max_bytes) {
+             uint32_t generate, uint32_t chunk, const std::string& rope_switch, uint64_t max_bytes,
+             const std::vector<Image>& images) {
             TraceOptions options;
+            options.images = handles_of(images);
             options.generate = generate;
             options.chunk = chunk;
             options.rope_switch = unwrap(rope_switch_from_name(rope_switch));
@@ -98,7 +102,7 @@ void bind_trace(nb::module_& module) {
           },
           nb::arg("engine"), nb::arg("ids"), nb::kw_only(), nb::arg("generate") = 0,
           nb::arg("chunk") = 0, nb::arg("rope_switch") = "reprefill",
-          nb::arg("max_bytes") = TraceOptions{}.max_bytes)
+          nb::arg("max_bytes") = TraceOptions{}.max_bytes, nb::arg("images") = std::vector<Image>())
       .def(
           "read",
           [](SharedTrace& self, const ValueRef& value, const std::string& moment) {

@@ -2,6 +2,7 @@
 #include "phidias/values.h"
 
 #include <nanobind/operators.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -134,16 +135,18 @@ void bind_values(nb::module_& module) {
       "support", [](const std::shared_ptr<const Model>& model) { return support(*model); },
       nb::arg("model"));
   module.def(
-      "support_of_path",
-      [](const std::string& path) { return unwrap(support(std::filesystem::path(path))); },
-      nb::arg("path"), ReleaseGil());
+      "support_of_path", [](const std::filesystem::path& path) { return unwrap(support(path)); },
+      nb::arg("path"), ReleaseGil(),
+      nb::sig("def support_of_path(path: str | os.PathLike[str]) -> list[Support]"),
+      "The same of a checkpoint whose weights are not read.");
   module.def(
       "describe", [](const std::shared_ptr<const Model>& model) { return describe(*model); },
       nb::arg("model"));
   module.def(
-      "describe_path",
-      [](const std::string& path) { return unwrap(describe(std::filesystem::path(path))); },
-      nb::arg("path"), ReleaseGil());
+      "describe_path", [](const std::filesystem::path& path) { return unwrap(describe(path)); },
+      nb::arg("path"), ReleaseGil(),
+      nb::sig("def describe_path(path: str | os.PathLike[str]) -> str"),
+      "The same of a checkpoint whose weights are not read.");
 }
 
 }  // namespace phidias::python

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from .images import with_tags
 
 Message = Mapping[str, Any]
 """A message as everywhere: ``{"role": "user", "content": "..."}`` and whatever the template knows."""
@@ -109,21 +110,39 @@ def chat_prompt(
     messages: Sequence[Message],
     *,
     obey_markers: bool = False,
+    images: Sequence[_core.Image] | None = None,
     **options: Any,
 ) -> ChatPrompt:
     """Renders a conversation and encodes it, without special tokens beyond the template's own.
 
     Markers such as ``<|end|>`` that a message spells out stay ordinary text, so that nobody can
-    close a turn from inside one; with ``obey_markers`` they act. Other options are those of
-    :meth:`ChatTemplate.render`.
+    close a turn from inside one; with ``obey_markers`` they act. Of images, the messages have the
+    tags ``<|image_n|>``; where they have none, the first message of the user gets them. ``None``:
+    the model sees no images; those that do have the tokenizer's special tokens in front. Other
+    options are those of :meth:`ChatTemplate.render`.
     """
+    if images:
+        messages = _tagged(messages, len(images))
     guard = None if obey_markers else _unused_noncharacter(messages)
     guarded = messages if guard is None else [_guarded(tokenizer, m, guard) for m in messages]
     text = template.render(guarded, **options)
-    ids = tokenizer.encode(text, add_special=False, guard=guard)
+    if images is not None:
+        ids = _core.encode_with_images(tokenizer, text, images, guard=guard)
+    else:
+        ids = tokenizer.encode(text, add_special=False, guard=guard)
     if guard is not None:
         text = text.replace(guard, "")
     return ChatPrompt(text, ids, template.untraced(messages, **options))
+
+
+def _tagged(messages: Sequence[Message], count: int) -> Sequence[Message]:
+    texts = [m["content"] for m in messages if isinstance(m.get("content"), str)]
+    if any(_core.image_tag(1) in text for text in texts):
+        return messages
+    first = next((i for i, m in enumerate(messages) if m.get("role") == "user"), 0)
+    tagged = [dict(message) for message in messages]
+    tagged[first]["content"] = with_tags(str(tagged[first]["content"]), count)
+    return tagged
 
 
 def _request(

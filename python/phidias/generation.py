@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,9 @@ from typing import Any, TypedDict
 from numpy.typing import NDArray
 
 from . import _core
+from .edits import Edit
+from .trace import joined
+from .values import Value
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -54,6 +58,8 @@ class GenerateOptions(TypedDict, total=False):
     """Leave special tokens out of the text. Default True."""
     rope_switch: str
     """LongRoPE models: ``reprefill``, ``keep``, ``short``, ``long``."""
+    max_bytes: int
+    """Of what is read of one answer; more is refused with the figure."""
 
 
 _SAMPLING = (
@@ -71,8 +77,29 @@ _SAMPLING = (
 )
 
 
-def request_of(ids: Sequence[int], options: GenerateOptions) -> _core.GenerateRequest:
-    """The library's request for these options."""
+Kept = tuple[str, _core.ValueRef, tuple[int, ...]]
+"""What an answer keeps: its key, the value, and the axes that integers have taken."""
+
+
+@dataclass
+class Request:
+    """The library's request, and what Python has to know of it."""
+
+    core: _core.GenerateRequest
+    kept: list[Kept] = field(default_factory=list)
+    raised: _core.Raised = field(default_factory=_core.Raised)
+    """By its functions on live rows."""
+
+
+def request_of(
+    ids: Sequence[int],
+    options: GenerateOptions,
+    *,
+    images: Sequence[_core.Image] = (),
+    edits: Sequence[Edit] = (),
+    kept: Sequence[Kept] = (),
+) -> Request:
+    """The request for these options, images, edits and reads."""
     given: dict[str, Any] = dict(options)
     request = _core.GenerateRequest()
     request.prompt = list(ids)
@@ -85,6 +112,7 @@ def request_of(ids: Sequence[int], options: GenerateOptions) -> _core.GenerateRe
     request.top_log_probabilities = given.pop("logprobs", None)
     request.skip_special = given.pop("skip_special", True)
     request.rope_switch = given.pop("rope_switch", "reprefill")
+    request.max_read_bytes = given.pop("max_bytes", request.max_read_bytes)
     sampling = _core.SamplingOptions()
     for name in _SAMPLING:
         if name in given:
@@ -97,52 +125,49 @@ def request_of(ids: Sequence[int], options: GenerateOptions) -> _core.GenerateRe
             f"{', '.join(sorted(given))}: no such option; there are "
             f"{', '.join(GenerateOptions.__annotations__)}"
         )
-    return request
-
-
-@dataclass(frozen=True)
-class TracedResult:
-    """The answer of a traced run: one, greedy."""
-
-    ids: list[int]
-    text: str
-    finish_reason: str
-    prompt_tokens: int
-    total_seconds: float
-    first_token_seconds: float = 0.0
-    stopped_by: str = ""
-    tokens: tuple[_core.Token, ...] = ()
-    error: Exception | None = None
-
-    @property
-    def choices(self) -> list[TracedResult]:
-        return [self]
-
-    @property
-    def generated_tokens(self) -> int:
-        return len(self.ids)
+    whole = Request(request, list(kept))
+    for image in images:
+        request.add_image(image)
+    for edit in edits:
+        request.add_edit(edit.compiled(whole.raised))
+    for _, ref, _ in kept:
+        request.add_read(ref)
+    return whole
 
 
 class Generation:
     """Answers to one prompt. ``str()`` is the first one's text."""
 
-    values: Mapping[str, NDArray[Any]]
-    """What was read, by path; ``generation[path]`` too."""
-    touched: list[int]
-    """Positions that each edit touched."""
-
-    def __init__(
-        self,
-        result: _core.GenerateResult | TracedResult,
-        values: Mapping[str, NDArray[Any]] | None = None,
-        touched: list[int] | None = None,
-    ) -> None:
+    def __init__(self, result: _core.GenerateResult, kept: Sequence[Kept] = ()) -> None:
         self._result = result
-        self.values = values or {}
-        self.touched = touched or []
+        self._kept = kept
+        self._values: dict[int, dict[str, NDArray[Any]]] = {}
 
     @property
-    def choices(self) -> Sequence[_core.Choice | TracedResult]:
+    def values(self) -> Mapping[str, NDArray[Any]]:
+        """What was read of the first answer, by path; ``generation[path]`` too. Axes of positions
+        have all that were run: the prompt's and the answer's, but for its last token's."""
+        return self.values_of(0)
+
+    def values_of(self, choice: int) -> Mapping[str, NDArray[Any]]:
+        """What was read of an answer. The prompt's positions are the same in all."""
+        if choice not in self._values:
+            parts: list[list[NDArray[Any]]] = [[] for _ in self._kept]
+            for read, _, _, array in self.choices[choice].traced.take_entries():
+                parts[read].append(array)
+            self._values[choice] = {
+                key: joined(part, ref.many_layers, dropped)
+                for (key, ref, dropped), part in zip(self._kept, parts)
+            }
+        return self._values[choice]
+
+    @property
+    def touched(self) -> list[int]:
+        """Positions that each edit touched, in the first answer."""
+        return list(self.choices[0].traced.rows)
+
+    @property
+    def choices(self) -> Sequence[_core.Choice]:
         """All answers; ``text``, ``ids`` and so on are those of the first."""
         return self._result.choices
 
@@ -191,8 +216,11 @@ class Generation:
         """From submission to the end."""
         return self._result.total_seconds
 
-    def __getitem__(self, path: str) -> NDArray[Any]:
-        return self.values[path]
+    def __getitem__(self, value: str | Value) -> NDArray[Any]:
+        key = value if isinstance(value, str) else value.path
+        if key not in self.values:
+            raise KeyError(f"{key} was not read; there are {', '.join(self.values) or 'no reads'}")
+        return self.values[key]
 
     def __str__(self) -> str:
         return self.text
@@ -201,12 +229,15 @@ class Generation:
         return f"Generation({self.text!r}, finish_reason={self.finish_reason!r})"
 
 
-@dataclass
-class _Ticket:
-    """What a request has brought and nobody has fetched yet."""
+@dataclass(eq=False)
+class Ticket:
+    """A request on its way: what it has brought and nobody has fetched yet."""
 
+    number: int
     running: int
+    raised: _core.Raised
     events: deque[_core.Event] = field(default_factory=deque)
+    result: _core.GenerateResult | None = None
 
 
 class Runner:
@@ -219,19 +250,20 @@ class Runner:
     def __init__(self, engine: _core.Engine) -> None:
         self._generator = _core.Generator(engine)
         self._lock = threading.Lock()
-        self._tickets: dict[int, _Ticket] = {}
-        self._abandoned: deque[int] = deque()
+        self._tickets: dict[int, Ticket] = {}
+        self._stopped: deque[Ticket] = deque()
+        self._abandoned: deque[Ticket] = deque()
 
-    def submit(self, request: _core.GenerateRequest) -> int:
-        """Enters a request, which is then to be finished, cancelled or abandoned."""
+    def submit(self, request: Request) -> Ticket:
+        """Enters a request, which is then to be finished or abandoned."""
         with self._lock:
-            number = self._generator.submit(request)
-            self._tickets[number] = _Ticket(request.choices)
-            return number
+            number = self._generator.submit(request.core)
+            ticket = Ticket(number, request.core.choices, request.raised)
+            self._tickets[number] = ticket
+            return ticket
 
-    def next(self, number: int) -> _core.Event | None:
+    def next(self, ticket: Ticket) -> _core.Event | None:
         """The next event of a request; None when it has ended."""
-        ticket = self._tickets[number]
         while not ticket.events:
             with self._lock:
                 if ticket.events:
@@ -241,71 +273,111 @@ class Runner:
                 self._step()
         return ticket.events.popleft()
 
-    def finish(self, number: int) -> _core.GenerateResult:
-        """Runs a request to its end."""
-        ticket = self._tickets[number]
-        while True:
+    def finish(self, ticket: Ticket) -> _core.GenerateResult:
+        """Runs a request to its end. What a function of its edits has raised is raised here."""
+        while ticket.result is None:
             with self._lock:
-                if ticket.running == 0:
-                    del self._tickets[number]
-                    return self._generator.take(number)
-                self._step()
+                if ticket.result is None and ticket.running == 0:
+                    del self._tickets[ticket.number]
+                    ticket.result = self._generator.take(ticket.number)
+                elif ticket.result is None:
+                    self._step()
+        ticket.raised.rethrow()
+        return ticket.result
 
-    def cancel(self, number: int) -> _core.GenerateResult:
-        """Ends a request now: what there is of it."""
-        with self._lock:
-            self._generator.cancel(number)
-        return self.finish(number)
+    def stop(self, ticket: Ticket) -> None:
+        """Ends a request at the next step. Never waits: any thread may call it, a callback or a
+        signal handler too."""
+        self._stopped.append(ticket)
 
-    def abandon(self, number: int) -> None:
-        """Ends a request that nobody waits for, at the next step. Never waits, so that it may be
-        called from anywhere, as when an object is collected."""
-        self._abandoned.append(number)
+    def stop_all(self) -> None:
+        """The same of all that are running."""
+        for ticket in list(self._tickets.values()):
+            self.stop(ticket)
+
+    def abandon(self, ticket: Ticket) -> None:
+        """Ends a request that nobody waits for. Never waits, so that it may be called from
+        anywhere, as when an object is collected."""
+        self._abandoned.append(ticket)
 
     def _step(self) -> None:
+        while self._stopped:
+            self._generator.cancel(self._stopped.popleft().number)
         while self._abandoned:
-            self._generator.cancel(self._abandoned[0])
-            del self._tickets[self._abandoned.popleft()]
+            ticket = self._abandoned.popleft()
+            self._generator.cancel(ticket.number)
+            if self._tickets.pop(ticket.number, None) and ticket.running == 0:
+                self._generator.take(ticket.number)
         for event in self._generator.step():
-            ticket = self._tickets.get(event.request)
-            if ticket is None:
+            owner = self._tickets.get(event.request)
+            if owner is None:
                 if event.finish_reason is not None:
                     self._generator.take(event.request)
                 continue
-            ticket.events.append(event)
+            owner.events.append(event)
             if event.finish_reason is not None:
-                ticket.running -= 1
+                owner.running -= 1
 
 
 class Stream(Iterator[_core.Event]):
-    """An answer as it comes: an iterator of events with ``text``, ``token`` and ``choice``.
+    """An answer as it comes: an iterator of events with ``text``, ``token`` and ``choice``; with
+    ``async for`` too.
 
-    Leaving it early (``close()``, ``with``, or letting go of it) ends the request; ``result`` is
-    then what there is.
+    Leaving it early (``close()``, ``with``, or letting go of it) ends the request, and so does
+    ``stop()`` from any thread; ``result`` is then what there is.
     """
 
-    def __init__(self, runner: Runner, request: _core.GenerateRequest) -> None:
+    def __init__(self, runner: Runner, request: Request) -> None:
         self._result: Generation | None = None
         self._runner = runner
-        self._number = runner.submit(request)
+        self._kept = request.kept
+        self._ticket = runner.submit(request)
 
     def __next__(self) -> _core.Event:
+        event = self._next()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def _next(self) -> _core.Event | None:
         while self._result is None:
-            event = self._runner.next(self._number)
+            event = self._runner.next(self._ticket)
             if event is None:
-                self._result = Generation(self._runner.finish(self._number))
+                self._finish()
             elif event.token is not None or event.text or event.finish_reason is not None:
                 return event
-        raise StopIteration
+        return None
+
+    def _finish(self) -> None:
+        self._result = Generation(self._runner.finish(self._ticket), self._kept)
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> _core.Event:
+        try:
+            event = await asyncio.to_thread(self._next)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
     def text(self) -> Iterator[str]:
         """The text alone, piece by piece, of the first answer."""
         return (event.text for event in self if event.text and event.choice == 0)
 
+    def stop(self) -> None:
+        """Ends the request at the engine's next step, and the iteration with it. Never waits: any
+        thread may call it."""
+        self._runner.stop(self._ticket)
+
     def close(self) -> None:
-        """Ends the request if it has not ended."""
+        """Ends the request if it has not ended, and waits for that."""
         if self._result is None:
-            self._result = Generation(self._runner.cancel(self._number))
+            self.stop()
+            self._finish()
 
     @property
     def result(self) -> Generation:
@@ -321,21 +393,21 @@ class Stream(Iterator[_core.Event]):
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_number") and self._result is None:
-            self._runner.abandon(self._number)
+        if hasattr(self, "_ticket") and self._result is None:
+            self._runner.abandon(self._ticket)
 
 
-def complete(runner: Runner, requests: Sequence[_core.GenerateRequest]) -> list[Generation]:
+def complete(runner: Runner, requests: Sequence[Request]) -> list[Generation]:
     """Runs requests side by side to their end. The first invalid one is an error, and none runs."""
-    waiting: deque[int] = deque()
+    waiting: deque[Ticket] = deque()
     try:
         for request in requests:
             waiting.append(runner.submit(request))
         results = []
-        while waiting:
-            results.append(Generation(runner.finish(waiting[0])))
+        for request in requests:
+            results.append(Generation(runner.finish(waiting[0]), request.kept))
             waiting.popleft()
         return results
     finally:
-        for number in waiting:  # interrupted, or not even begun
-            runner.abandon(number)
+        for ticket in waiting:  # interrupted, or not even begun
+            runner.abandon(ticket)

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, lenses
+from .accessors import ACCESSORS, Accessor
 from .chat import Message
 from .edits import Edit, edits_of, steer
-from .errors import CapacityExceededError
+from .errors import CancelledError, CapacityExceededError
 from .live import Body, Driver
+from .prompts import PrefixFreeTokenizer
 from .trace import Trace, current_trace
 from .values import SIZES, Layers, Node, Root, Value
 
@@ -43,8 +45,14 @@ class Interpretable(Root):
         """Another engine on the same weights."""
         raise NotImplementedError
 
-    def encode(self, prompt: Prompt, *, obey_markers: bool = False) -> list[int]:
+    def encode(
+        self, prompt: Prompt, *, obey_markers: bool = False, images: Sequence[Any] = ()
+    ) -> list[int]:
         """The ids of a prompt."""
+        raise NotImplementedError
+
+    def encode_image(self, image: Any) -> _core.Image:
+        """An image as the model sees it."""
         raise NotImplementedError
 
     @property
@@ -102,7 +110,12 @@ class Interpretable(Root):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in ACCESSORS:
+            return Accessor(self, name)
         return getattr(Node(self, "", "model"), name)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *Node(self, "", "model").__dir__(), *ACCESSORS]
 
     def __getitem__(self, path: str) -> Value:
         """A value by its path, a native module's name or a TransformerLens hook."""
@@ -118,7 +131,7 @@ class Interpretable(Root):
         """Which values there are: ``{name: None}`` where a value is there, else ``{name: {layer:
         reason}}``; with a layer ``{name: reason}`` of its values alone."""
         found: dict[str, Any] = {}
-        for one in _core.support(self._weights):
+        for one in self._supported():
             on_layer = one.value.module.startswith("layers")
             if layer is not None:
                 if on_layer:
@@ -129,6 +142,19 @@ class Interpretable(Root):
                 layers = range(self.num_layers) if on_layer else range(1)
                 found[one.name] = dict.fromkeys(layers, one.missing)
         return found
+
+    @property
+    def attn_probs_available(self) -> bool:
+        """Always: patterns are there under every load. (A name of nnterp's.)"""
+        return True
+
+    @property
+    def add_prefix_false_tokenizer(self) -> PrefixFreeTokenizer:
+        """The tokenizer, but one that never puts a space in front of a text. (A name of nnterp's.)"""
+        return PrefixFreeTokenizer(self.tokenizer)
+
+    def _supported(self) -> list[_core.Support]:
+        return _core.support(self._weights)
 
     def _size(self, name: str) -> int:
         if name not in SIZES:
@@ -149,6 +175,7 @@ class Interpretable(Root):
         chunk: int = 0,
         rope_switch: str = "reprefill",
         max_bytes: int = 8 << 30,
+        images: Sequence[Any] = (),
         engine: _core.Engine | None = None,
     ) -> Trace:
         """One run of a prompt, with some of its values kept and some changed::
@@ -165,12 +192,14 @@ class Interpretable(Root):
             generate: then so many greedy tokens; end tokens are not obeyed.
             chunk: feed the prompt in chunks; changes no bit.
             max_bytes: of what is kept; more is refused with the figure.
+            images: that the prompt shows, as :meth:`Model.generate` takes them.
             engine: another engine of this model.
         """
         batch = is_batch(prompt)
+        shown = [self.encode_image(image) for image in images]
         return Trace(
             self._model(),
-            [self.encode(one) for one in prompt] if batch else [self.encode(prompt)],
+            [self.encode(one, images=shown) for one in (prompt if batch else [prompt])],
             batch=batch,
             edits=[*self._lasting_edits, *edits_of(edits)],
             engine=engine or self._engine,
@@ -178,15 +207,27 @@ class Interpretable(Root):
             chunk=chunk,
             rope_switch=rope_switch,
             max_bytes=max_bytes,
+            images=shown,
         )
 
     def run(
-        self, prompt: Prompt, body: Body, *, generate: int = 0, engine: _core.Engine | None = None
+        self,
+        prompt: Prompt,
+        body: Body,
+        *,
+        generate: int = 0,
+        patterns: int | Iterable[int] = (),
+        engine: _core.Engine | None = None,
     ) -> Trace:
         """A run that code looks at and decides in: see :mod:`phidias.live`. ``body(m)`` is begun
-        anew for each pass: for the prompt, then for every generated token."""
+        anew for each pass: for the prompt, then for every generated token.
+
+        ``patterns``: layers whose scores or probabilities the body may wait for. Their attention is
+        computed one query after another, and each wait in the prompt's pass runs the text once more
+        up to that layer."""
         engine = engine or self._engine
-        driver = Driver(self._model(), body)
+        layers = [int(patterns)] if isinstance(patterns, (int, np.integer)) else list(patterns)
+        driver = Driver(self._model(), body, engine, layers)
         trace = self.trace(prompt, edits=driver.edits(), generate=generate, engine=engine)
         rows = engine.options["step_rows"]
         if len(trace.ids) > rows:
@@ -195,9 +236,24 @@ class Interpretable(Root):
                 f"needs step_rows={len(trace.ids)}"
             )
         trace.read("logits[at=last]")  # else the run would end before them
-        trace.run()
-        driver.finish()
+        try:
+            trace.run()
+        except CancelledError:
+            if driver.stopped_at is None:
+                raise
+            trace._stop_at(driver.stopped_at)
+        else:
+            driver.finish()
         return trace
+
+    def side_engine(self, engine: _core.Engine | None = None) -> _core.Engine:
+        """An engine with the same options as the model's, or as another: for what is computed while
+        that one runs. It takes no cache memory until it is used."""
+        if engine is not None and engine is not self._engine:
+            return self.new_engine(**engine.options)
+        if self._side_engine is None:
+            self._side_engine = self.new_engine()
+        return self._side_engine
 
     @contextlib.contextmanager
     def edited(self, edits: Any) -> Iterator[Model]:
@@ -217,21 +273,11 @@ class Interpretable(Root):
         array = np.ascontiguousarray(hidden, np.float32)
         if array.ndim == 0 or array.shape[-1] != self.hidden_size:
             raise ValueError(f"vectors are [..., {self.hidden_size}], not {array.shape}")
-        if self._side_engine is None:
-            self._side_engine = self.new_engine()
-        rows = array.reshape(-1, self.hidden_size)
-        logits = np.empty((len(rows), self.vocab_size), np.float32)
-        most = min(256, self._side_engine.context)
-        last = _core.ValueRef.parse(f"layers[{self.num_layers - 1}].layer_output")
-        for begin in range(0, len(rows), most):
-            # A run of any tokens whose stream is replaced before the final norm.
-            part = rows[begin : begin + most]
-            run = _core.Trace.create(self._side_engine, [0] * len(part))
-            run.edit(_core.Edit.skip(0, self.num_layers - 1))
-            run.edit(_core.Edit.make(last, "set", tensor=part[None]))
-            run.read(_core.ValueRef.parse("logits"))
-            logits[begin : begin + most] = run.run().take_entries()[0][3][0]
-        return logits.reshape(*array.shape[:-1], self.vocab_size)
+        shape = (*array.shape[:-1], self.vocab_size)
+        if array.size == 0:
+            return np.empty(shape, np.float32)
+        engine = self.side_engine() if self._engine.in_callback else self._engine
+        return _core.project_on_vocab(engine, array).reshape(shape)
 
     def probs_to_dict(self, probs: Any, k: int = 5) -> dict[str, float]:
         """The k likeliest tokens of probabilities ``[vocab]``, by their texts. Those whose text
@@ -281,7 +327,9 @@ class Interpretable(Root):
         """In a trace: one layer."""
         self.skip_layers(layer, layer, skip_with)
 
-    def lens(self, prompt: Prompt, layers: Sequence[int] | None = None, topk: int = 5) -> lenses.Lens:
+    def lens(
+        self, prompt: Prompt, layers: int | Sequence[int] | None = None, topk: int = 5
+    ) -> lenses.Lens:
         """The logit lens at every position: a table to print, in colours in a notebook."""
         return lenses.lens(self._model(), prompt, layers, topk)
 

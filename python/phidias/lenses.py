@@ -6,8 +6,9 @@ so nothing depends on padding.
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
+from .display import Panel, Picture
 from .edits import Edit
+from .texts import token_text
 
 if TYPE_CHECKING:
     from .model import Model
@@ -35,6 +38,14 @@ def prompts_of(prompts: Any) -> list[Any]:
     from .interpretable import is_batch
 
     return list(prompts) if is_batch(prompts) else [prompts]
+
+
+def layers_of(model: Model, layers: int | Sequence[int] | None) -> list[int]:
+    """The numbers of one layer, of several or of all (None); negative ones count from the end."""
+    if layers is None:
+        return list(range(model.num_layers))
+    numbers = [layers] if isinstance(layers, (int, np.integer)) else layers
+    return [int(layer) % model.num_layers for layer in numbers]
 
 
 def logit_lens(
@@ -85,6 +96,12 @@ class TargetPromptBatch:
         return cls.from_target_prompts([target] * batch_size)
 
     @classmethod
+    def from_prompts(cls, prompts: Any, index_to_patch: int | Sequence[int]) -> TargetPromptBatch:
+        several = prompts_of(prompts)
+        indices = np.broadcast_to(np.asarray(index_to_patch), (len(several),))
+        return cls(several, [int(index) for index in indices])
+
+    @classmethod
     def auto(cls, target: Any, batch_size: int) -> TargetPromptBatch:
         """From one for all, a list, or a batch."""
         if isinstance(target, TargetPrompt):
@@ -99,6 +116,9 @@ class TargetPromptBatch:
 
     def __getitem__(self, index: int) -> TargetPrompt:
         return TargetPrompt(self.prompts[index], self.index_to_patch[index])
+
+    def __iter__(self) -> Iterator[TargetPrompt]:
+        return (self[index] for index in range(len(self)))
 
 
 def repeat_prompt(
@@ -119,14 +139,23 @@ def it_repeat_prompt(
     rel: str = " ",
     sep: str = "\n",
     placeholder: str = "?",
-    user_instr: str = "I am going to provide you with a pattern and my input. "
-    "Please complete my input.",
+    complete_prompt: bool = True,
+    add_user_instr: bool = True,
+    use_system_prompt: bool = True,
 ) -> TargetPrompt:
-    """The same as a conversation whose answer has begun. ``tokenizer`` is a model or anything with
+    """The same as a conversation whose answer has begun: with the whole prompt where
+    ``complete_prompt``, else with nothing. ``tokenizer`` is a model, or whatever has
     ``chat_template.render`` and ``tokenizer.encode``."""
-    target = repeat_prompt(words, rel, sep, placeholder)
-    text = tokenizer.chat_template.render([{"role": "user", "content": user_instr}])
-    return TargetPrompt(tokenizer.tokenizer.encode(text + target.prompt, add_special=False), -1)
+    prompt = repeat_prompt(words, rel, sep, placeholder).prompt
+    task = "Go on with the pattern of the text. Answer with what comes next and nothing else."
+    messages = [{"role": "system", "content": "You continue patterns."}] if use_system_prompt else []
+    if add_user_instr:
+        messages += [{"role": "user", "content": task}, {"role": "assistant", "content": "Ok."}]
+        messages.append({"role": "user", "content": prompt})
+    else:
+        messages.append({"role": "user", "content": f"{task}\n{prompt}"})
+    text = tokenizer.chat_template.render(messages) + (prompt if complete_prompt else "")
+    return TargetPrompt(tokenizer.tokenizer.encode(text, add_special=False), -1)
 
 
 def patched_stream(model: Model, target: TargetPrompt, layer: int, latent: Any) -> Edit:
@@ -155,14 +184,14 @@ def patchscope_lens(
     model: Model,
     source_prompts: Any = None,
     target_patch_prompts: Any = None,
-    layers: Sequence[int] | None = None,
+    layers: int | Sequence[int] | None = None,
     latents: Any = None,
     remote: bool = False,
 ) -> Floats:
     """What a target prompt makes of a source's stream, layer by layer: probabilities ``[sources,
     layers, vocab]`` of its next token when what leaves layer l of the source at its last position
     is put in at layer l of the target. ``latents [layers, sources, hidden]`` in place of prompts."""
-    layers = range(model.num_layers) if layers is None else layers
+    layers = layers_of(model, layers)
     vectors = _latents(model, source_prompts, latents, layers)
     targets = TargetPromptBatch.auto(target_patch_prompts or repeat_prompt(), vectors.shape[1])
     found = np.empty((len(targets), len(layers), model.vocab_size), np.float32)
@@ -180,23 +209,25 @@ def patchscope_generate(
     prompts: Any,
     target_patch_prompt: TargetPrompt,
     max_length: int = 50,
-    layers: Sequence[int] | None = None,
+    layers: int | Sequence[int] | None = None,
     remote: bool = False,
     max_batch_size: int = 32,
 ) -> dict[int, list[list[int]]]:
     """The text that a target goes on with, likewise patched: ``{layer: ids of each prompt}``, with
-    the target's own in front."""
-    layers = range(model.num_layers) if layers is None else layers
+    the target's own in front. ``max_batch_size`` of them run side by side."""
+    layers = layers_of(model, layers)
     vectors = _latents(model, prompts, None, layers)
     ids = model.encode(target_patch_prompt.prompt)
-    found: dict[int, list[list[int]]] = {}
-    for i, layer in enumerate(layers):
-        found[layer] = []
-        for vector in vectors[i]:
-            edit = patched_stream(model, target_patch_prompt, layer, vector)
-            with model.trace(ids, edits=edit, generate=max_length) as t:
-                pass
-            found[layer].append(ids + t.tokens)
+    edits = [
+        (layer, patched_stream(model, target_patch_prompt, layer, vector))
+        for i, layer in enumerate(layers)
+        for vector in vectors[i]
+    ]
+    found: dict[int, list[list[int]]] = {layer: [] for layer in layers}
+    for begin in range(0, len(edits), max_batch_size):
+        part = edits[begin : begin + max_batch_size]
+        for (layer, _), answer in zip(part, model.generate_each(ids, [e for _, e in part], max_length)):
+            found[layer].append(ids + answer)
     return found
 
 
@@ -236,59 +267,59 @@ def patch_object_attn_lens(
 class Lens:
     """The likeliest tokens after each position, as each layer would have it.
 
-    ``ids`` and ``probabilities`` are ``[layers, positions, k]``; ``print(lens)`` is a table, and a
-    notebook shows it in colours."""
+    ``ids`` and ``probabilities`` are ``[layers, positions, k]``; ``print(lens)`` is a table, a
+    notebook shows it in colours, and ``lens.save("lens.html")`` writes that."""
 
     ids: NDArray[np.int64]
     probabilities: Floats
     prompt_texts: list[str]
     texts: list[list[str]]
+    """The likeliest tokens' texts, ``[layers][positions]``."""
+    layers: list[int]
+    tips: list[list[str]]
+    """All ``k`` of each cell, a line each."""
 
     def __str__(self) -> str:
-        width = max(8, *(len(text) for row in self.texts for text in row)) if self.texts else 8
-        width = min(width, 14)
+        width = min(14, max(8, *(len(text) for row in self.texts for text in row)))
         lines = ["layer " + " ".join(f"{t[:width]:>{width}}" for t in self.prompt_texts)]
-        for layer in reversed(range(len(self.texts))):
-            cells = (f"{text[:width]:>{width}}" for text in self.texts[layer])
+        for layer, texts in reversed(list(zip(self.layers, self.texts))):
+            cells = (f"{text[:width]:>{width}}" for text in texts)
             lines.append(f"{layer:5} " + " ".join(cells))
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(text)}</th>" for text in self.prompt_texts)
-        rows = []
-        for layer in reversed(range(len(self.texts))):
-            cells = "".join(
-                f'<td style="background:rgba(70,120,220,{p:.3f})" title="{p:.3f}">'
-                f"{html.escape(text)}</td>"
-                for text, p in zip(self.texts[layer], self.probabilities[layer, :, 0])
-            )
-            rows.append(f"<tr><th>{layer}</th>{cells}</tr>")
-        return (
-            '<table style="font-family:monospace;border-collapse:collapse">'
-            f"<tr><th>layer</th>{head}</tr>{''.join(rows)}</table>"
+    def picture(self, title: str = "Logit lens") -> Picture:
+        """In colours: blue where the layer is sure of its token."""
+        panel = Panel(
+            shades=self.probabilities[::-1, :, 0].astype(np.float64),
+            rows=[str(layer) for layer in reversed(self.layers)],
+            columns=self.prompt_texts,
+            texts=self.texts[::-1],
+            tips=self.tips[::-1],
+            corner="layer",
         )
+        return Picture(title, [panel])
+
+    def save(self, path: str | os.PathLike[str], title: str = "Logit lens") -> pathlib.Path:
+        """Writes the picture: see :meth:`phidias.display.Picture.save`."""
+        return self.picture(title).save(path)
+
+    def _repr_html_(self) -> str:
+        return self.picture("")._repr_html_()
 
 
-def lens(model: Model, prompt: Any, layers: Any = None, topk: int = 5) -> Lens:
+def lens(
+    model: Model, prompt: Any, layers: int | Sequence[int] | None = None, topk: int = 5
+) -> Lens:
     """The logit lens at every position. Only the ``topk`` likeliest tokens are kept."""
     ids = model.encode(prompt)
-    chosen = list(range(model.num_layers)) if layers is None else list(layers)
-    with model.trace(ids) as t:
-        streams = t.layers[:].layer_output.save()
-    rows = streams[chosen, 0].reshape(-1, model.hidden_size)
-    best: NDArray[np.int64] = np.empty((len(rows), topk), np.int64)
-    likely = np.empty((len(rows), topk), np.float32)
-    for begin in range(0, len(rows), 128):  # of a large vocabulary little is held at once
-        part = slice(begin, begin + 128)
-        probabilities = softmax(model.project_on_vocab(rows[part]))
-        best[part] = np.argsort(-probabilities, axis=-1, kind="stable")[:, :topk]
-        likely[part] = np.take_along_axis(probabilities, best[part], -1)
-    best = best.reshape(len(chosen), len(ids), topk)
-    texts = [[_shown(model, row[0]) for row in layer] for layer in best]
-    shown = [_shown(model, i) for i in ids]
-    return Lens(best, likely.reshape(best.shape), shown, texts)
-
-
-def _shown(model: Model, token: int) -> str:
-    text = model.tokenizer.token_bytes(int(token)).decode("utf-8", "replace")
-    return repr(text)[1:-1]
+    chosen = layers_of(model, layers)
+    edits = [edit.data for edit in model._lasting_edits]
+    best, likely = _core.logit_lens(model.engine, ids, top=topk, edits=edits)
+    best, likely = best[chosen], likely[chosen]
+    names = {int(token): token_text(model, int(token)) for token in np.unique(best)}
+    texts = [[names[int(cell[0])] for cell in row] for row in best]
+    tips = [
+        ["\n".join(f"{names[int(i)]} {p:.4f}" for i, p in zip(*cell)) for cell in zip(row, rates)]
+        for row, rates in zip(best, likely)
+    ]
+    return Lens(best, likely, [token_text(model, i) for i in ids], texts, chosen, tips)

@@ -7,12 +7,16 @@ Tokens are ids, or texts that are one token each (tried as given, then without t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _core
+
 if TYPE_CHECKING:
+    from .model import Model
     from .values import Value
 
 Token = int | str
@@ -24,6 +28,10 @@ class Metric:
 
     def __init__(self, terms: list[dict[str, Any]]) -> None:
         self.terms = terms
+
+    def compiled(self, model: Model) -> _core.Metric:
+        """As the library takes it. Raises InvalidArgumentError for what is no token of the model."""
+        return _core.Metric.from_json(json.dumps(self.terms), model._weights)
 
     def __add__(self, other: Metric) -> Metric:
         return Metric(self.terms + other.terms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack, overload
@@ -12,8 +11,10 @@ from . import _core
 from .chat import ChatPrompt, ChatTemplate, Message, chat_prompt
 from .edits import edits_of
 from .errors import NotFoundError
-from .generation import GenerateOptions, Generation, Runner, Stream, TracedResult, complete, request_of
+from .generation import GenerateOptions, Generation, Kept, Request, Runner, Stream, complete, request_of
+from .images import image_file, with_tags
 from .interpretable import Interpretable, Prompt, is_batch
+from .values import Value, value_of
 
 _WEIGHTS_OF_DTYPE = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
@@ -126,26 +127,63 @@ class Model(Interpretable):
 
     # Text to ids.
 
-    def encode(self, prompt: Prompt, *, obey_markers: bool = False) -> list[int]:
+    def encode(
+        self, prompt: Prompt, *, obey_markers: bool = False, images: Sequence[Any] = ()
+    ) -> list[int]:
         """The ids of a prompt: of a text, with what the tokenizer puts in front; of a conversation,
-        by the chat template; ids as they are."""
+        by the chat template; ids as they are. The id -n is a token of the n-th image."""
+        shown = [self.encode_image(image) for image in images]
         if isinstance(prompt, str):
+            if shown:
+                text = with_tags(prompt, len(shown))
+                return _core.encode_with_images(self.tokenizer, text, shown)
             return self.tokenizer.encode(prompt)
         if len(prompt) > 0 and isinstance(prompt[0], Mapping):
-            return self.chat_prompt(prompt, obey_markers=obey_markers).ids  # type: ignore[arg-type]
+            messages: Any = prompt
+            return self.chat_prompt(messages, obey_markers=obey_markers, images=shown).ids
         return [int(token) for token in prompt]  # type: ignore[arg-type]
+
+    def encode_image(
+        self,
+        image: Any,
+        *,
+        crops: int = 0,
+        progress: Callable[[int, int], bool] | None = None,
+    ) -> _core.Image:
+        """An image as a vision model sees it, to be shown in any number of prompts.
+
+        Args:
+            image: a path, the bytes of a JPEG, PNG or WebP file, a PIL image, an array ``[height,
+                width, 3]`` of uint8, or what this method has returned.
+            crops: tiles at most that it is cut into; 0: as the checkpoint states.
+            progress: called with the tiles done and in all; returns False to stop.
+        """
+        if isinstance(image, _core.Image):
+            return image
+        file, name = image_file(image)
+        return _core.encode_image(self._engine, file, name=name, crops=crops, progress=progress)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text of ids."""
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def chat_prompt(
-        self, messages: Sequence[Message], *, obey_markers: bool = False, **options: Any
+        self,
+        messages: Sequence[Message],
+        *,
+        obey_markers: bool = False,
+        images: Sequence[Any] = (),
+        **options: Any,
     ) -> ChatPrompt:
         """A conversation as the model is given it: see :func:`phidias.chat_prompt`. Warns where
         the template leaves a message out."""
         prompt = chat_prompt(
-            self.tokenizer, self.chat_template, messages, obey_markers=obey_markers, **options
+            self.tokenizer,
+            self.chat_template,
+            messages,
+            obey_markers=obey_markers,
+            images=[self.encode_image(image) for image in images] if self.info.vision else None,
+            **options,
         )
         for index in prompt.untraced:
             warnings.warn(
@@ -161,8 +199,9 @@ class Model(Interpretable):
         self,
         prompt: Prompt,
         *,
+        images: Sequence[Any] = (),
         edits: Any = None,
-        read: Sequence[str] = (),
+        read: str | Value | Sequence[str | Value] = (),
         **options: Unpack[GenerateOptions],
     ) -> Generation: ...
     @overload
@@ -170,16 +209,18 @@ class Model(Interpretable):
         self,
         prompt: Sequence[Prompt],
         *,
+        images: Sequence[Any] = (),
         edits: Any = None,
-        read: Sequence[str] = (),
+        read: str | Value | Sequence[str | Value] = (),
         **options: Unpack[GenerateOptions],
     ) -> list[Generation]: ...
     def generate(
         self,
         prompt: Any,
         *,
+        images: Sequence[Any] = (),
         edits: Any = None,
-        read: Sequence[str] = (),
+        read: str | Value | Sequence[str | Value] = (),
         **options: Unpack[GenerateOptions],
     ) -> Any:
         """Goes on with a prompt: a text, ids, or a conversation; or with a list of these, side by
@@ -189,62 +230,68 @@ class Model(Interpretable):
         raised.
 
         Args:
-            edits: changes of named values, in force for the prompt and every step. Answers are
-                greedy then.
-            read: paths of values to keep: ``result[path]`` has every position that was computed,
-                once. Answers are greedy then.
+            images: that the prompt shows, as :meth:`encode_image` takes them. In text the tag
+                ``<|image_n|>`` stands for the n-th, from 1; where it has none they come first. Of
+                several prompts, each shows them all.
+            edits: changes of named values, in force for the prompt and every step of every answer.
+            read: values to keep: ``result[path]`` has every position that was computed, once.
         """
-        if edits is not None or read or self._lasting_edits:
-            prompts = prompt if is_batch(prompt) else [prompt]
-            results = [self._generate_traced(p, edits, read, options) for p in prompts]
-            return results if is_batch(prompt) else results[0]
         if is_batch(prompt):
-            return complete(self._runner, [request_of(self.encode(p), options) for p in prompt])
-        (result,) = complete(self._runner, [request_of(self.encode(prompt), options)])
+            requests = [self._request(one, images, edits, read, options) for one in prompt]
+            return complete(self._runner, requests)
+        (result,) = complete(self._runner, [self._request(prompt, images, edits, read, options)])
         if result.error is not None:
             raise result.error
         return result
 
-    def _generate_traced(
-        self, prompt: Prompt, edits: Any, read: Sequence[str], options: GenerateOptions
-    ) -> Generation:
-        request = request_of(self.encode(prompt), options)
-        unknown = set(options) - {"max_new_tokens", "stop_ids", "skip_special", "rope_switch"}
-        if unknown - {"temperature"} or request.sampling.temperature != 0:
-            raise ValueError(
-                "with edits or reads an answer is greedy and has the options max_new_tokens, "
-                f"stop_ids, skip_special and rope_switch; leave out {', '.join(sorted(unknown))}"
-            )
-        began = time.perf_counter()
-        room = self._engine.context - len(request.prompt)
-        wanted = min(request.max_tokens or room, room)
-        with self.trace(
-            request.prompt, edits=edits, generate=wanted, rope_switch=request.rope_switch
-        ) as t:
-            saved = {path: t.read(path) for path in read}
-        stops = self.stop_ids if request.stop_ids is None else request.stop_ids
-        count = next((i + 1 for i, token in enumerate(t.tokens) if token in stops), wanted)
-        ids = t.tokens[:count]
-        stopped = ids[-1] in stops
-        result = TracedResult(
-            ids=ids,
-            text=self.decode(ids[:-1] if stopped else ids, skip_special=request.skip_special)
-            if self._weights.tokenizer is not None
-            else "",
-            finish_reason="stop" if stopped else "length",
-            prompt_tokens=len(request.prompt),
-            total_seconds=time.perf_counter() - began,
-        )
-        rows = len(request.prompt) + count - 1
-        return Generation(result, {p: one.first_rows(rows) for p, one in saved.items()}, t.touched)
-
-    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        images: Sequence[Any] = (),
+        edits: Any = None,
+        read: str | Value | Sequence[str | Value] = (),
+        **options: Unpack[GenerateOptions],
+    ) -> Stream:
         """As :meth:`generate` for one prompt, piece by piece::
 
             for piece in model.stream("Once upon a time").text():
                 print(piece, end="", flush=True)
         """
-        return Stream(self._runner, request_of(self.encode(prompt), options))
+        return Stream(self._runner, self._request(prompt, images, edits, read, options))
+
+    def generate_each(self, ids: Sequence[int], edits: Sequence[Any], count: int) -> list[list[int]]:
+        """One prompt under each of some edits, side by side: the ids of ``count`` greedy tokens, end
+        tokens not obeyed."""
+        options: GenerateOptions = {"max_new_tokens": count, "stop_ids": []}
+        requests = [self._request(ids, (), one, (), options) for one in edits]
+        results = complete(self._runner, requests)
+        for result in results:
+            if result.error is not None:
+                raise result.error
+        return [result.ids for result in results]
+
+    def stop(self) -> None:
+        """Ends all answers that are on their way, at the engine's next step: they finish as
+        ``cancelled``. Any thread may call it, and a signal handler."""
+        self._runner.stop_all()
+
+    def _request(
+        self, prompt: Prompt, images: Any, edits: Any, read: Any, options: GenerateOptions
+    ) -> Request:
+        shown = [self.encode_image(image) for image in images]
+        reads = [read] if isinstance(read, (str, Value)) else read
+        kept: list[Kept] = []
+        for one in reads:
+            value = value_of(self, one)
+            kept.append((one if isinstance(one, str) else value.path, value._ref, value._dropped))
+        return request_of(
+            self.encode(prompt, images=shown),
+            options,
+            images=shown,
+            edits=[*self._lasting_edits, *edits_of(edits)],
+            kept=kept,
+        )
 
     def chat(
         self,
@@ -254,17 +301,23 @@ class Model(Interpretable):
         obey_markers: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
         template_variables: Mapping[str, Any] | None = None,
+        images: Sequence[Any] = (),
         **options: Unpack[GenerateOptions],
     ) -> Generation:
-        """The answer to a question or a conversation."""
+        """The answer to a question or a conversation, about images where some are given."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         if system is not None:
             messages = [{"role": "system", "content": system}, *messages]
+        shown = [self.encode_image(image) for image in images]
         prompt = self.chat_prompt(
-            messages, obey_markers=obey_markers, tools=tools, **(template_variables or {})
+            messages,
+            obey_markers=obey_markers,
+            tools=tools,
+            images=shown,
+            **(template_variables or {}),
         )
-        return self.generate(prompt.ids, **options)
+        return self.generate(prompt.ids, images=shown, **options)
 
     def perplexity(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .lenses import Floats, logit_lens, prompts_of
+from .lenses import Floats, layers_of, logit_lens, prompts_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -23,8 +23,12 @@ def get_first_tokens(
     words: str | Sequence[str], model_or_tokenizer: Any, use_hacky_implementation: bool = False
 ) -> list[int]:
     """The ids that an answer with one of these words may begin with: the first token of the word and
-    of the word behind a space. A token that is only the space is left out."""
+    of the word behind a space. A token that is only the space is left out.
+    ``use_hacky_implementation``: the word is read behind a pear, where no tokenizer puts a space of
+    its own in front (as that of Phi-3 does)."""
     tokenizer = getattr(model_or_tokenizer, "tokenizer", model_or_tokenizer)
+    if use_hacky_implementation:
+        tokenizer = PrefixFreeTokenizer(tokenizer)
     found: list[int] = []
     for word in [words] if isinstance(words, str) else words:
         for text in (word, " " + word):
@@ -35,6 +39,28 @@ def get_first_tokens(
             if spelled[0] not in found:
                 found.append(spelled[0])
     return found
+
+
+class PrefixFreeTokenizer:
+    """A tokenizer that never puts a space in front of a text, whatever the wrapped one does; else the
+    same."""
+
+    _PEAR = "\N{PEAR}"
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str, *, add_special: bool = False, markers: bool = True) -> list[int]:
+        """The ids of a text as it would go on behind another. Raises TokenizationError where the
+        text melts into what it stands behind."""
+        before = self._tokenizer.encode(self._PEAR, add_special=False)
+        ids: list[int] = self._tokenizer.encode(self._PEAR + text, add_special=False, markers=markers)
+        if ids[: len(before)] != before:
+            raise TokenizationError(f"{text!r} has no tokens of its own behind another text")
+        return ids[len(before) :]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
 
 
 @dataclass
@@ -87,9 +113,17 @@ def run_prompts(
     remote: bool = False,
     tqdm: Any = None,
 ) -> dict[str, Floats]:
-    """The mass of each target set of each prompt: ``{target: [prompts, layers]}``."""
-    get_probs = get_probs_func or logit_lens
-    found: dict[str, list[Any]] = {name: [] for name in prompts[0].target_tokens}
+    """The mass of each target set of each prompt: ``{target: [prompts, layers]}``.
+
+    ``get_probs_func(model, prompts, **func_kwargs)`` gives probabilities ``[prompts, layers, vocab]``,
+    as :func:`logit_lens` does; by default those of the model's own answer, one "layer"."""
+    if not prompts:
+        return {}
+    names = list(prompts[0].target_tokens)
+    if any(set(prompt.target_tokens) != set(names) for prompt in prompts):
+        raise ValueError("all prompts need the same targets")
+    get_probs = get_probs_func or _own_probabilities
+    found: dict[str, list[Any]] = {name: [] for name in names}
     starts: Any = range(0, len(prompts), batch_size)
     for start in starts if tqdm is None else tqdm(starts):
         batch = prompts[start : start + batch_size]
@@ -100,7 +134,11 @@ def run_prompts(
     return {name: np.stack(rows) for name, rows in found.items()}
 
 
-def compute_next_token_probs(model: Model, prompt: Any) -> Floats:
+def _own_probabilities(model: Model, prompts: Any) -> Floats:
+    return compute_next_token_probs(model, prompts)[:, None]
+
+
+def compute_next_token_probs(model: Model, prompt: Any, remote: bool = False) -> Floats:
     """Probabilities ``[prompts, vocab]`` of the next token."""
     found = []
     for one in prompts_of(prompt):
@@ -113,39 +151,51 @@ def compute_next_token_probs(model: Model, prompt: Any) -> Floats:
 def get_token_activations(
     model: Model,
     prompts: Any = None,
-    layers: Sequence[int] | None = None,
-    get_activations: str | Callable[..., Any] = "layer_output",
+    layers: int | Sequence[int] | None = None,
+    get_activations: str | Callable[..., Any] | None = None,
     remote: bool = False,
-    idx: int | str = -1,
+    idx: int | str | None = -1,
     tracer: Any = None,
-) -> Floats:
-    """A value at one position of each prompt: ``[layers, prompts, width]``. ``get_activations`` is
-    its name, or a function of (trace, layer) that returns a value to index."""
-    chosen = list(range(model.num_layers)) if layers is None else list(layers)
+) -> Any:
+    """A value at one position of each prompt: ``[layers, prompts, width]``.
+
+    ``get_activations`` is its name, or a function of (model, layer) that returns a value to index;
+    by default what leaves the layer. With a trace whose block is open (``tracer``) nothing is run
+    here: the result is a list of what it saves, one for each layer."""
+    chosen = layers_of(model, layers)
+    name = "layer_output" if get_activations is None else get_activations
+    position = -1 if idx is None else idx
+
+    def saved(trace: Any) -> list[Any]:
+        return [
+            (getattr(trace.layers[i], name) if isinstance(name, str) else name(trace, i))
+            .at(position)
+            .save()
+            for i in chosen
+        ]
+
+    if tracer is not None:
+        return saved(tracer)
+    if prompts is None:
+        raise ValueError("give prompts, or the trace whose block is open as `tracer`")
     columns = []
     for prompt in prompts_of(prompts):
         with model.trace(prompt) as t:
-            saved = []
-            for layer in chosen:
-                value = (
-                    getattr(t.layers[layer], get_activations)
-                    if isinstance(get_activations, str)
-                    else get_activations(t, layer)
-                )
-                saved.append(value.at(idx).save())
-        columns.append(np.stack([one.numpy().reshape(-1) for one in saved]))
+            found = saved(t)
+        columns.append(np.stack([one.numpy().reshape(-1) for one in found]))
     return np.stack(columns, 1)
 
 
 def collect_token_activations_batched(
     model: Model,
     prompts: Sequence[Any],
-    batch_size: int = 32,
-    layers: Sequence[int] | None = None,
-    get_activations: str | Callable[..., Any] = "layer_output",
+    batch_size: int,
+    layers: int | Sequence[int] | None = None,
+    get_activations: str | Callable[..., Any] | None = None,
     remote: bool = False,
-    idx: int | str = -1,
+    idx: int | str | None = None,
     tqdm: Any = None,
+    use_session: bool = True,
 ) -> Floats:
     """The same, with a progress bar over batches."""
     starts: Any = range(0, len(prompts), batch_size)
@@ -161,10 +211,13 @@ def collect_token_activations_batched(
 def collect_last_token_activations_session(
     model: Model,
     prompts: Sequence[Any],
-    batch_size: int = 32,
-    layers: Sequence[int] | None = None,
-    get_activations: str | Callable[..., Any] = "layer_output",
+    batch_size: int,
+    layers: int | Sequence[int] | None = None,
+    get_activations: str | Callable[..., Any] | None = None,
     remote: bool = False,
+    idx: int | str | None = None,
 ) -> Floats:
-    """The same at the last position."""
-    return collect_token_activations_batched(model, prompts, batch_size, layers, get_activations)
+    """The same at the last position, unless ``idx`` says another."""
+    return collect_token_activations_batched(
+        model, prompts, batch_size, layers, get_activations, idx=idx
+    )

@@ -13,8 +13,7 @@ The block only records; the run takes place where it ends.
 from __future__ import annotations
 
 import contextvars
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +21,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from . import _core
+from .accessors import ACCESSORS, Accessor
 from .edits import Edit
 from .errors import Error
 from .metrics import Metric
+from .texts import token_text
 from .values import Layers, Node, Root, Value
 
 if TYPE_CHECKING:
@@ -49,11 +50,19 @@ class Saved(NDArrayOperatorsMixin):
     ``saved[i]`` is that of prompt i, ``saved.padded("left")`` all of them in one.
     """
 
-    def __init__(self, name: str, axes: Sequence[str], dropped: tuple[int, ...], batch: bool) -> None:
+    def __init__(
+        self,
+        ref: _core.ValueRef,
+        dropped: tuple[int, ...],
+        batch: bool,
+        name: str,
+        labels: Callable[[], list[str]],
+    ) -> None:
+        self._ref = ref
         self._name = name
-        self._axes = axes
         self._dropped = dropped
         self._batch = batch
+        self._labels = labels
         self._arrays: list[NDArray[Any]] | None = None
 
     def numpy(self) -> NDArray[Any]:
@@ -78,17 +87,6 @@ class Saved(NDArrayOperatorsMixin):
         """All prompts in one array ``[batch, ...]``, each filled up with zeros to the longest, in
         front (``left``, as transformers' generation has it) or behind (``right``)."""
         return padded(self.arrays, side)
-
-    def first_rows(self, count: int) -> NDArray[Any]:
-        """The array up to a position, on each of its axes of positions."""
-        array = self.numpy()
-        axes = [axis for i, axis in enumerate(self._axes) if i not in self._dropped]
-        leading = array.ndim - len(axes)  # of layers
-        ends = [slice(None)] * leading + [
-            slice(count) if axis in ("seq", "query", "key") else slice(None) for axis in axes
-        ]
-        cut: NDArray[Any] = array[tuple(ends)]
-        return cut
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.numpy()
@@ -133,6 +131,15 @@ class Saved(NDArrayOperatorsMixin):
         shapes = ", ".join(str(list(array.shape)) for array in self._arrays)
         return f"<{self._name} {shapes}>"
 
+    def _repr_html_(self) -> str | None:
+        """Whole patterns of one prompt show themselves in a notebook, head by head."""
+        whole = self._ref.info.layout == "Pattern" and not self._dropped
+        if not whole or self._ref.is_part or self._batch or self._arrays is None:
+            return None
+        from .display import attention_pattern
+
+        return attention_pattern(self, self._labels(), title=self._name)._repr_html_()
+
     def _fill(self, arrays: list[NDArray[Any]]) -> None:
         self._arrays = arrays
 
@@ -156,6 +163,7 @@ class Trace(Root):
         chunk: int = 0,
         rope_switch: str = "reprefill",
         max_bytes: int = 8 << 30,
+        images: Sequence[_core.Image] = (),
     ) -> None:
         self._model = model
         self._prompts = prompts
@@ -168,18 +176,23 @@ class Trace(Root):
             "chunk": chunk,
             "rope_switch": rope_switch,
             "max_bytes": max_bytes,
+            "images": list(images),
         }
         self._reads: list[tuple[Saved, _core.ValueRef, str]] = []
         self._metric: Metric | None = None
         self._tree = Node(self, "", "model")
         self._token: contextvars.Token[Trace | None] | None = None
         self._results: list[_core.Traced] = []
+        self._raised = _core.Raised()
+        self._stopped: list[int] | None = None
 
     # The tree.
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in ACCESSORS:
+            return Accessor(self, name)
         return getattr(self._tree, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -232,8 +245,7 @@ class Trace(Root):
     def plan(self) -> _core.TracePlan:
         """What the run would take: shapes, bytes, layers that leave the fast path. Of several
         prompts, the first one's."""
-        trace, raised = self._compiled(self._prompts[0])
-        return trace.plan()
+        return self._compiled(self._prompts[0]).plan()
 
     def __enter__(self) -> Trace:
         if self._results:
@@ -252,19 +264,17 @@ class Trace(Root):
         """Runs it; the end of the block does."""
         arrays: list[list[NDArray[Any]]] = [[] for _ in self._reads]
         for prompt in self._prompts:
-            trace, raised = self._compiled(prompt)
             try:
-                traced = trace.run()
+                traced = self._compiled(prompt).run()
             except Error:
-                raised.rethrow()
+                self._raised.rethrow()
                 raise
-            raised.rethrow()
             self._results.append(traced)
             parts: list[list[NDArray[Any]]] = [[] for _ in self._reads]
             for read, _, _, array in traced.take_entries():
                 parts[read].append(array)
             for (saved, ref, _), part, to in zip(self._reads, parts, arrays):
-                to.append(_joined(part, ref.many_layers, saved._dropped))
+                to.append(joined(part, ref.many_layers, saved._dropped))
         for (saved, _, _), found in zip(self._reads, arrays):
             saved._fill(found)
 
@@ -272,7 +282,10 @@ class Trace(Root):
 
     @property
     def tokens(self) -> Any:
-        """The ids generated, with ``generate=N``; of several prompts, a list for each."""
+        """The ids generated, with ``generate=N``; of several prompts, a list for each. Of a live run
+        that was stopped, those that had been fed to it."""
+        if self._stopped is not None:
+            return self._stopped
         tokens = [list(result.tokens) for result in self._finished()]
         return tokens if self._batch else tokens[0]
 
@@ -281,6 +294,11 @@ class Trace(Root):
         """The text of these."""
         decode = self._model.decode
         return [decode(one) for one in self.tokens] if self._batch else decode(self.tokens)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a live run's code has stopped it: there is nothing of it but ``tokens``."""
+        return self._stopped is not None
 
     @property
     def touched(self) -> list[int]:
@@ -299,7 +317,12 @@ class Trace(Root):
         """2 where the sequence was run again at LongRoPE's switch."""
         return max(result.epochs for result in self._finished())
 
+    def _stop_at(self, tokens: list[int]) -> None:
+        self._stopped = tokens[len(self._prompts[0]) :]
+
     def _finished(self) -> list[_core.Traced]:
+        if self._stopped is not None:
+            raise RuntimeError("the run was stopped: what its code has kept is all there is")
         if not self._results:
             raise RuntimeError("the trace has not run: it does where its block ends")
         return self._results
@@ -311,6 +334,9 @@ class Trace(Root):
 
     def _trace(self) -> Trace:
         return self
+
+    def _supported(self) -> list[_core.Support]:
+        return self._model._supported()
 
     def _rows(self) -> int:
         if self._batch:
@@ -324,7 +350,7 @@ class Trace(Root):
     def _save(self, ref: _core.ValueRef, dropped: tuple[int, ...], moment: str) -> Saved:
         self._open()
         name = f"gradient at {ref}" if moment == "gradient" else str(ref)
-        saved = Saved(name, ref.info.axes, dropped, self._batch)
+        saved = Saved(ref, dropped, self._batch, name, self._labels)
         self._reads.append((saved, ref, moment))
         return saved
 
@@ -332,22 +358,25 @@ class Trace(Root):
         if self._results:
             raise RuntimeError("the trace has run; what is to be kept or changed is told before")
 
-    def _compiled(self, prompt: list[int]) -> tuple[_core.Trace, _core.Raised]:
-        raised = _core.Raised()
+    def _labels(self) -> list[str]:
+        """The texts of the tokens that were run, of one prompt."""
+        ids = [*self._prompts[0], *(self._results[0].tokens[:-1] if self._results else [])]
+        return [token_text(self._model, token) for token in ids]
+
+    def _compiled(self, prompt: list[int]) -> _core.Trace:
         trace = _core.Trace.create(self._engine, prompt, **self._options)
         for edit in self._edits:
-            trace.edit(edit.compiled(raised))
+            trace.edit(edit.compiled(self._raised))
         for _, ref, moment in self._reads:
             trace.read(ref, moment=moment)
         if any(moment == "gradient" for _, _, moment in self._reads):
             if self._metric is None:
                 raise ValueError("gradients are of a metric: t.metric = phidias.logit_diff(...)")
-            text = json.dumps(self._metric.terms)
-            trace.metric(_core.Metric.from_json(text, self._model._weights))
-        return trace, raised
+            trace.metric(self._metric.compiled(self._model))
+        return trace
 
 
-def _joined(
+def joined(
     parts: list[NDArray[Any]], many_layers: bool, dropped: tuple[int, ...]
 ) -> NDArray[Any]:
     """One array of a read: the axes with integers left out, layers in front."""

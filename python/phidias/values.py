@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _core
 from .edits import Edit, Hidden, change
+from .layouts import LAYOUTS, Layout
 
 if TYPE_CHECKING:
     from .trace import Saved, Trace
@@ -56,6 +57,10 @@ class Root:
         """The trace that saves and assignments go to. Raises RuntimeError outside of one."""
         raise NotImplementedError
 
+    def _supported(self) -> list[_core.Support]:
+        """Every value, and whether the model has it."""
+        raise NotImplementedError
+
 
 class Value:
     """A named value of one layer, of several, or of the model; or a part of it."""
@@ -81,9 +86,9 @@ class Value:
         return self._ref.info
 
     @property
-    def layout(self) -> str:
-        """The name of its layout, such as ``Residual``."""
-        return self._ref.info.layout
+    def layout(self) -> Layout:
+        """Its layout, such as ``phidias.layouts.Residual``."""
+        return LAYOUTS[self._ref.info.layout]
 
     @property
     def dims(self) -> list[str]:
@@ -278,6 +283,16 @@ class Node:
             raise AttributeError(f"{name} is no value: it cannot be assigned")
         target._assign(value)
 
+    def support(self) -> dict[str, str | None]:
+        """Which values this module has: ``{name: None}`` where one is there, else the reason. Of a
+        layer, those of its attention and MLP too."""
+        kinds = [self._kind, *(("layers.self_attn", "layers.mlp") if self._kind == "layers" else ())]
+        return {
+            one.value.name: one.missing
+            for one in self._root._supported()
+            if one.value.module in kinds
+        }
+
     def skip(self) -> None:
         """Of a layer, in a trace: it hands the stream through."""
         layer = self._layer()
@@ -303,6 +318,8 @@ class Node:
             names += ["self_attn", "mlp", "input", "output", "skip", "skip_with"]
         if self._kind == "leaf":
             names += ["input", "output"]
+        else:
+            names.append("support")
         return names
 
     def __repr__(self) -> str:

@@ -18,6 +18,8 @@ bool joins_all(const ValueInfo& info) {
   return info.standard || info.id == ValueId::kQkvOutput || info.id == ValueId::kGateUpOutput;
 }
 
+Error cancelled() { return {Code::kCancelled, "a callback has ended the run", {}}; }
+
 }  // namespace
 
 Result<std::vector<Read>> parse_read(std::string_view path, const Model& model) {
@@ -206,11 +208,13 @@ Result<Traced> Trace::run_steps(SequenceTrace& taps, RunTaps* attached) const {
       rows.push_back({taps.fed(at, ids_[at]), sequence.id(), at, last && generate > 0});
     }
     PHIDIAS_CHECK_OK(stepper.step(rows, choose, layers));
+    if (taps.cancelled()) return cancelled();
   }
   while (failed.ok() && tokens.size() < generate) {
     const auto position = static_cast<uint32_t>(ids_.size() + tokens.size() - 1);
     const Row row{taps.fed(position, tokens.back()), sequence.id(), position, true};
     PHIDIAS_CHECK_OK(stepper.step(std::span(&row, 1), choose));
+    if (taps.cancelled()) return cancelled();
   }
   PHIDIAS_CHECK_OK(failed);
   Traced traced = std::move(taps).take(stepper.length(sequence.id()));

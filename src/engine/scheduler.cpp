@@ -259,6 +259,8 @@ void Scheduler::begin_answers(Active& active, std::span<const float> logits) {
 
 void Scheduler::choose(Active& active, size_t index, std::span<const float> logits) {
   Answer& answer = active.answers[index];
+  const SequenceTrace* taps = (answer.taps ? answer.taps : active.answers.front().taps).get();
+  if (taps != nullptr && taps->cancelled()) return finish(active, index, FinishReason::kCancelled);
   const GenerateRequest& request = active.request;
   const auto position = static_cast<uint32_t>(request.prompt.size() + answer.ids.size());
   const auto id = pick(logits, request.sampling, {request.prompt, answer.ids},

@@ -41,6 +41,9 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
     taps.enter(layer);
     attention_block(args, taps);
     ffn_block(args, taps);
+    if constexpr (Taps::kActive) {
+      if (taps.over()) return leave_outputs(batch);
+    }
   }
   final_.resize(batch.outputs.size(), spec_->width);
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
@@ -60,6 +63,11 @@ void Decoder::run(const Batch& batch, RunContext& context, Taps taps) {
       first_row = end;
     }
   }
+}
+
+void Decoder::leave_outputs(const Batch& batch) {
+  float* rows = final_.resize(batch.outputs.size(), spec_->width);
+  std::fill_n(rows, batch.outputs.size() * spec_->width, 0.0F);
 }
 
 void Decoder::tap_output(Site site, size_t output, float* row, size_t width) const {

@@ -3,6 +3,7 @@
 // RunTaps see their own rows at each site they ask for, and may write them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -97,6 +98,8 @@ class RunTaps {
   // Sites of a layer that visit() is called at; those of kModelSites do not depend on the layer.
   virtual SiteMask sites(size_t layer) const = 0;
   virtual void visit(Site site, size_t layer, const SiteRows& rows) = 0;
+  // Whether nothing is wanted of the sequence any more, neither of this pass nor of later ones.
+  virtual bool over() const { return false; }
 };
 
 inline constexpr SiteMask kPatternSites =
@@ -122,6 +125,11 @@ class StepTaps {
       masks_[i] = taps == nullptr ? 0 : taps->sites(layer);
       any_ |= masks_[i];
     }
+  }
+  // Whether no run wants anything any more.
+  bool over() const {
+    return std::all_of(batch_->runs.begin(), batch_->runs.end(),
+                       [](const BatchRun& run) { return run.taps != nullptr && run.taps->over(); });
   }
   bool wants(Site site) const { return (any_ & mask_of(site)) != 0; }
   bool wants_pattern(size_t run) const { return (masks_[run] & kPatternSites) != 0; }

@@ -360,13 +360,13 @@ void EditProgram::touch(size_t position) {
   ++touched_count_;
 }
 
-void EditProgram::call_back(View view, uint32_t position, size_t rows, uint32_t epoch,
-                            std::span<const TokenId> tokens) const {
+void EditProgram::call_back(View view, uint32_t position, size_t rows,
+                            const PassState& pass) const {
   view.layout = info_of(id()).layout;
-  edit_->callback(view, {id(), layer_, position, rows, epoch, tokens});
+  edit_->callback(view, {id(), layer_, position, rows, pass.epoch, pass.tokens, pass.cancel});
 }
 
-void EditProgram::apply(const SiteRows& rows, uint32_t epoch, std::span<const TokenId> tokens) {
+void EditProgram::apply(const SiteRows& rows, const PassState& pass) {
   std::vector<float> entries;
   size_t run = 0;  // selected rows in a row, for callbacks
   for (size_t r = 0; r <= rows.rows; ++r) {
@@ -392,7 +392,7 @@ void EditProgram::apply(const SiteRows& rows, uint32_t epoch, std::span<const To
         view.shape = {run, segment_.inner};
         view.strides = {rows.stride, segment_.inner_stride};
       }
-      call_back(std::move(view), static_cast<uint32_t>(position - run), run, epoch, tokens);
+      call_back(std::move(view), static_cast<uint32_t>(position - run), run, pass);
       run = 0;
       continue;
     }
@@ -407,8 +407,7 @@ void EditProgram::apply(const SiteRows& rows, uint32_t epoch, std::span<const To
   }
 }
 
-void EditProgram::apply(const SitePattern& pattern, uint32_t epoch,
-                        std::span<const TokenId> tokens) {
+void EditProgram::apply(const SitePattern& pattern, const PassState& pass) {
   std::vector<float> entries;
   for (size_t r = 0; r < pattern.rows; ++r) {
     const size_t position = pattern.position + r;
@@ -420,7 +419,7 @@ void EditProgram::apply(const SitePattern& pattern, uint32_t epoch,
       view.data = pattern.data + r * pattern.heads * pattern.keys;
       view.shape = {pattern.heads, 1, pattern.keys};
       view.strides = {pattern.keys, pattern.heads * pattern.keys, 1};
-      call_back(std::move(view), static_cast<uint32_t>(position), 1, epoch, tokens);
+      call_back(std::move(view), static_cast<uint32_t>(position), 1, pass);
       continue;
     }
     for (size_t g = 0; g < heads_.size(); ++g) {

@@ -29,6 +29,13 @@ Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpe
 Result<std::vector<uint32_t>> resolve_indices(const std::vector<int32_t>& wanted, size_t count,
                                               std::string_view axis, const std::string& place);
 
+// What a callback is told beside its rows.
+struct PassState {
+  uint32_t epoch = 0;
+  std::span<const TokenId> tokens;  // of the sequence, up to the end of the rows
+  bool* cancel = nullptr;
+};
+
 // One edit at one layer. Immutable but for what it counts.
 class EditProgram {
  public:
@@ -42,9 +49,9 @@ class EditProgram {
   size_t layer() const { return layer_; }
   ValueId id() const { return edit_->value.id; }
 
-  // Rows of the value's site. `tokens` of the sequence, up to the end of these rows.
-  void apply(const SiteRows& rows, uint32_t epoch, std::span<const TokenId> tokens);
-  void apply(const SitePattern& pattern, uint32_t epoch, std::span<const TokenId> tokens);
+  // Rows of the value's site.
+  void apply(const SiteRows& rows, const PassState& pass);
+  void apply(const SitePattern& pattern, const PassState& pass);
   // One head's vectors of positions from 0 on, for an edit with EditScope::kCall. Counts nothing
   // and may be called by several threads at once.
   void apply_gathered(size_t head, const SiteRows& rows) const;
@@ -100,8 +107,7 @@ class EditProgram {
   void hide_others(const Lane& lane) const;
   void change(const Lane& lane, std::vector<float>& x) const;
   void project(std::vector<float>& x) const;
-  void call_back(View view, uint32_t position, size_t rows, uint32_t epoch,
-                 std::span<const TokenId> tokens) const;
+  void call_back(View view, uint32_t position, size_t rows, const PassState& pass) const;
   size_t entry(size_t i) const { return entries_.empty() ? i : entries_[i]; }
 
   std::shared_ptr<const Edit> edit_;

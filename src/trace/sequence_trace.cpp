@@ -121,7 +121,8 @@ Status SequenceTrace::add_skip(const Edit& edit, size_t number, const RequestSha
 void SequenceTrace::hide_masked(const RequestShape& shape, EditProgram& program) {
   for (size_t position = 0; position < shape.rows; ++position) {
     float mask = hidden_[position] ? 0 : 1;
-    program.apply(SiteRows{&mask, 1, 1, 1, static_cast<uint32_t>(position)}, 0, shape.prompt);
+    program.apply(SiteRows{&mask, 1, 1, 1, static_cast<uint32_t>(position)},
+                  {0, shape.prompt, &cancelled_});
     hidden_[position] = mask == 0;
   }
   any_hidden_ = std::find(hidden_.begin(), hidden_.end(), true) != hidden_.end();
@@ -227,7 +228,8 @@ Status SequenceTrace::allocate() {
 TokenId SequenceTrace::fed(size_t position, TokenId token) {
   auto value = static_cast<float>(token);  // exact: ids are below 2^24
   for (const size_t edit : token_edits_) {
-    edits_[edit].apply(SiteRows{&value, 1, 1, 1, static_cast<uint32_t>(position)}, epoch_, tokens_);
+    edits_[edit].apply(SiteRows{&value, 1, 1, 1, static_cast<uint32_t>(position)},
+                       {epoch_, tokens_, &cancelled_});
   }
   return static_cast<TokenId>(value);
 }
@@ -245,7 +247,7 @@ void SequenceTrace::run(Work& work, const Rows& rows) {
   const std::span<const TokenId> tokens = std::span<const TokenId>(tokens_).first(
       std::min<size_t>(tokens_.size(), rows.position + rows.rows));
   for (const size_t read : work.before) reads_[read].collect(rows);
-  for (const size_t edit : work.edits) edits_[edit].apply(rows, epoch_, tokens);
+  for (const size_t edit : work.edits) edits_[edit].apply(rows, {epoch_, tokens, &cancelled_});
   for (const size_t read : work.after) reads_[read].collect(rows);
 }
 

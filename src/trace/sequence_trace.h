@@ -45,6 +45,8 @@ class SequenceTrace final : public RunTaps {
   Traced take(size_t rows) &&;
   // Whether nothing is read, edited or hidden: the sequence needs no taps.
   bool idle() const { return idle_; }
+  // Whether a callback has asked for the end of the run.
+  bool cancelled() const { return cancelled_; }
 
   SiteMask sites(size_t layer) const override { return layers_[layer].sites; }
   void visit(Site site, size_t layer, const SiteRows& rows) override;
@@ -56,6 +58,7 @@ class SequenceTrace final : public RunTaps {
   void visit_pattern(Site site, size_t layer, const SitePattern& pattern) override;
   void edit_gathered(Site site, size_t layer, size_t head, const SiteRows& rows) const override;
   bool sees_call_edits(size_t layer, uint32_t position) const override;
+  bool over() const override { return cancelled_; }
 
  private:
   // What happens at one site of one layer, in order: reads before, edits, reads after.
@@ -89,6 +92,7 @@ class SequenceTrace final : public RunTaps {
   void run(Work& work, const Rows& rows);
 
   size_t layer_count_ = 0;
+  bool cancelled_ = false;
   bool idle_ = true;
   std::vector<Layer> layers_;
   std::vector<EditProgram> edits_;

@@ -176,8 +176,160 @@ def test_an_answer_with_reads_ends_at_a_stop_id(tiny):
     assert answer.ids == ids[: ids.index(ids[3]) + 1] and answer.finish_reason == "stop"
     rows = 4 + len(answer.ids) - 1
     assert answer[path].shape == (3, 1, 4, rows, rows)
-    with pytest.raises(ValueError, match="greedy"):
-        tiny.generate("Once", temperature=0.5, read=[path])
+
+
+def test_edits_and_reads_go_with_every_option(tiny):
+    path = "layers[2].layer_output"
+    options = {"max_new_tokens": 6, "temperature": 1.5, "seed": 3, "n": 3, "stop_ids": []}
+    steering = phidias.steer(1, np.ones(32), 2)
+    answer = tiny.generate("Once", edits=steering, read=[path, tiny.logits[:, -1]], **options)
+    assert len({tuple(choice.ids) for choice in answer.choices}) > 1
+    for number, choice in enumerate(answer.choices):
+        with tiny.trace([*tiny.encode("Once"), *choice.ids[:-1]], edits=steering) as t:
+            stream = t.read(path)
+        assert np.array_equal(answer.values_of(number)[path], stream)
+    assert answer[tiny.logits[:, -1]].shape == (1, 260)
+    with pytest.raises(KeyError, match="was not read"):
+        answer["layers[0].layer_output"]
+    together = tiny.generate(["Once", "Twice"], edits=steering, read=path, **options)
+    assert together[0].ids == answer.ids
+    assert np.array_equal(together[0][path], answer[path])
+
+
+def test_a_stream_can_be_looked_into(tiny):
+    path = "layers[1].layer_output"
+    stream = tiny.stream("Once", max_new_tokens=5, stop_ids=[], edits=phidias.zero(path), read=path)
+    ids = [event.token.id for event in stream if event.token]
+    assert ids == stream.result.ids and not stream.result[path].any()
+    assert stream.result.touched == [8]
+
+
+def test_more_than_allowed_is_refused_with_the_figure(tiny):
+    with pytest.raises(phidias.CapacityExceededError, match=r"\b1408\b.*\b1000\b"):
+        tiny.generate("Once", max_new_tokens=8, read="layers[0].layer_output", max_bytes=1000)
+
+
+def test_a_function_on_live_rows_works_in_answers_and_its_errors_end_them(tiny):
+    seen = []
+
+    def look(x, where):
+        seen.append((where.position, where.rows))
+        x[..., 0] = 0
+
+    edit = phidias.Edit.function("layers[1].layer_output", look)
+    answer = tiny.generate("Once", max_new_tokens=3, stop_ids=[], edits=edit)
+    assert seen == [(0, 4), (4, 1), (5, 1)]
+    data = phidias.zero("layers[1].layer_output[channel=0]")
+    assert answer.ids == tiny.generate("Once", max_new_tokens=3, stop_ids=[], edits=data).ids
+
+    def broken(x, where):
+        if where.position > 4:
+            raise ZeroDivisionError
+
+    edit = phidias.Edit.function("layers[1].layer_output", broken)
+    with pytest.raises(ZeroDivisionError):
+        tiny.generate("Once", max_new_tokens=50, stop_ids=[], edits=edit)
+    stream = tiny.stream("Once", max_new_tokens=50, stop_ids=[], edits=edit)
+    with pytest.raises(ZeroDivisionError):
+        list(stream)
+
+
+def test_a_function_can_end_its_answer(tiny):
+    def enough(x, where):
+        if len(where.tokens) > 6:
+            where.end_run()
+
+    edit = phidias.Edit.function("layers[0].layer_output", enough)
+    answer = tiny.generate("Once", max_new_tokens=50, stop_ids=[], edits=edit)
+    assert (answer.finish_reason, len(answer.ids)) == ("cancelled", 3)
+
+
+def test_another_thread_stops_a_stream(tiny_path):
+    model = phidias.Model(tiny_path)
+    stream = model.stream("Once", max_new_tokens=0, stop_ids=[])
+    next(stream)
+    stopper = threading.Thread(target=stream.stop)
+    stopper.start()
+    rest = list(stream)
+    stopper.join()
+    assert rest[-1].finish_reason == "cancelled" and len(rest) < 250
+    assert stream.result.finish_reason == "cancelled"
+    assert stream.result.ids[1:] == [event.token.id for event in rest if event.token]
+
+
+def test_a_callback_stops_all_answers(tiny):
+    def stop(x, where):
+        if where.position > 8:
+            tiny.stop()
+
+    edit = phidias.Edit.function("layers[0].layer_output", stop)
+    answers = tiny.generate(["Once", "Twice"], max_new_tokens=100, stop_ids=[], edits=edit)
+    assert [answer.finish_reason for answer in answers] == ["cancelled"] * 2
+    assert all(3 < len(answer.ids) < 100 for answer in answers)
+
+
+def test_streams_are_asynchronous_iterators_too(tiny):
+    import asyncio
+
+    expected = tiny.generate(["Once", "Twice"], max_new_tokens=9, stop_ids=[])
+
+    async def collect(prompt):
+        return [e.token.id async for e in tiny.stream(prompt, max_new_tokens=9, stop_ids=[]) if e.token]
+
+    async def both():
+        return await asyncio.gather(collect("Once"), collect("Twice"))
+
+    assert asyncio.run(both()) == [one.ids for one in expected]
+
+
+def test_a_cancelled_task_ends_its_request(tiny_path):
+    import asyncio
+
+    model = phidias.Model(tiny_path)
+
+    async def work():
+        stream = model.stream("Once", max_new_tokens=0, stop_ids=[])
+
+        async def read():
+            async for _ in stream:
+                pass
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return stream
+
+    stream = asyncio.run(work())
+    stream.close()
+    assert stream.result.finish_reason == "cancelled"
+
+
+def test_the_interpreter_goes_on_while_the_engine_works(tiny_path):
+    """A thread counts while another is inside one long call of the engine."""
+    model = phidias.Model(tiny_path, context=256)
+    ids = list(range(40, 240))
+    inside, counted = threading.Event(), []
+
+    def enter(x, where):
+        inside.set()
+
+    def count():
+        inside.wait()
+        while working.is_set():
+            counted.append(1)
+
+    working = threading.Event()
+    working.set()
+    counter = threading.Thread(target=count)
+    counter.start()
+    edit = phidias.Edit.function("token_embeddings", enter)
+    with model.trace(ids, edits=edit, generate=50):
+        pass
+    working.clear()
+    counter.join()
+    assert len(counted) > 100
 
 
 def test_a_real_model_answers(real):

@@ -101,11 +101,19 @@ def test_prompts_have_targets_with_masses(tiny):
     assert prompt.target_tokens == {"letter": [120, 121], "digit": [49]}
     assert prompt.has_no_collisions()
     assert not phidias.Prompt("abc", {"a": [1], "b": [1, 2]}).has_no_collisions()
-    masses = phidias.run_prompts(tiny, [prompt, prompt], batch_size=1)
     lens = phidias.logit_lens(tiny, "abc")
+    masses = phidias.run_prompts(
+        tiny, [prompt, prompt], batch_size=1, get_probs_func=phidias.logit_lens
+    )
     assert masses["letter"].shape == (2, 3)
     assert np.allclose(masses["letter"][0], lens[0][:, [120, 121]].sum(-1))
     assert np.allclose(prompt.run(tiny)["digit"][0], lens[0][:, 49])
+    own = phidias.run_prompts(tiny, [prompt])
+    assert own["letter"].shape == (1, 1)
+    assert np.allclose(own["letter"][0], masses["letter"][0, -1])
+    with pytest.raises(ValueError, match="same targets"):
+        phidias.run_prompts(tiny, [prompt, phidias.Prompt("a", {"letter": [1]})])
+    assert phidias.run_prompts(tiny, []) == {}
 
 
 def test_first_tokens_are_of_the_word_and_not_of_the_space(tiny):
@@ -129,7 +137,12 @@ def test_activations_at_a_position(tiny):
     assert np.array_equal(first, by_function)
     batched = phidias.collect_token_activations_batched(tiny, prompts, batch_size=1)
     assert np.array_equal(batched, found)
-    assert np.array_equal(phidias.collect_last_token_activations_session(tiny, prompts), found)
+    assert np.array_equal(phidias.collect_last_token_activations_session(tiny, prompts, 2), found)
+    with tiny.trace("de") as t:
+        saved = phidias.get_token_activations(tiny, layers=[1], tracer=t)
+    assert np.array_equal(saved[0].numpy()[0, 0], found[1, 1])
+    with pytest.raises(ValueError, match="tracer"):
+        phidias.get_token_activations(tiny)
 
 
 def test_steering_inside_a_trace_is_the_edit(tiny):

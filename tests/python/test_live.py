@@ -69,13 +69,94 @@ def test_side_computations_do_not_disturb_the_run(tiny):
     assert np.array_equal(*found)
 
 
+def test_patterns_are_seen_whole_and_can_be_written(tiny):
+    """What was written before them is in them, and what is written into them counts."""
+    ones = np.linspace(-1, 1, 32).astype(np.float32)
+    seen = {}
+
+    def body(m):
+        x = yield m.layers[0].layer_output
+        x[0, 3] += ones
+        scores = yield m.layers[1].self_attn.attention_scores
+        seen["scores"] = scores.copy()
+        scores[0, 0, 1:, 0] = -3.4028234663852886e38
+        pattern = yield m.layers[1].self_attn.attention_probabilities
+        seen["pattern"] = pattern.copy()
+        pattern[0, 2] = np.eye(13)
+        y = yield m.layers[1].layer_output
+        seen["y"] = y
+        later = yield m.layers[2].self_attn.attention_probabilities
+        seen["later"] = later
+        logits = yield m.logits
+        seen["logits"] = logits
+
+    tiny.run(TEXT, body, patterns=[1, -1])
+    with tiny.trace(TEXT) as t:
+        t.layers[0].layer_output[0, 3] += ones
+        scores = t.layers[1].self_attn.attention_scores.before.save()
+        t.layers[1].self_attn.attention_scores[:, 0, 1:, 0] = phidias.hidden
+        pattern = t.layers[1].self_attn.attention_probabilities.before.save()
+        t.layers[1].self_attn.attention_probabilities[0, 2] = np.eye(13)
+        y = t.layers[1].layer_output.save()
+        later = t.layers[2].self_attn.attention_probabilities.save()
+        logits = t.logits[:, -1:].save()
+    assert seen["scores"].shape == (1, 4, 13, 13)
+    for name, expected in (("scores", scores), ("pattern", pattern), ("y", y), ("later", later)):
+        assert np.array_equal(seen[name], expected), name
+    assert np.array_equal(seen["logits"], logits)
+
+
+def test_looking_at_patterns_changes_nothing_step_by_step(tiny):
+    shapes = []
+
+    def body(m):
+        pattern = yield m.layers[0].self_attn.attention_probabilities
+        assert np.allclose(pattern.sum(-1), 1, atol=1e-5)
+        shapes.append(pattern.shape)
+
+    run = tiny.run(TEXT, body, generate=3, patterns=0)
+    assert shapes == [(1, 4, 13, 13), (1, 4, 1, 14), (1, 4, 1, 15)]
+    assert run.tokens == tiny.generate(TEXT, max_new_tokens=3, stop_ids=[]).ids
+
+
+def test_code_stops_the_run(tiny):
+    seen = []
+
+    def body(m):
+        yield m.layers[0].layer_output
+        seen.append(m.step)
+        if m.step == 2:
+            m.stop()
+        yield m.layers[1].layer_output
+        seen.append("on")
+
+    run = tiny.run(TEXT, body, generate=10)
+    assert seen == [0, "on", 1, "on", 2]
+    assert run.stopped and run.tokens == tiny.generate(TEXT, max_new_tokens=2, stop_ids=[]).ids
+    with pytest.raises(RuntimeError, match="was stopped"):
+        run.touched
+
+    def at_once(m):
+        m.stop()
+        yield m.layers[0].layer_output
+        seen.append("never")
+
+    assert tiny.run(TEXT, at_once).stopped and "never" not in seen
+
+
+def test_a_function_ends_a_trace(tiny):
+    with pytest.raises(phidias.CancelledError):
+        with tiny.trace(TEXT, generate=5) as t:
+            t.layers[0].layer_output.edit(lambda x, where: where.end_run())
+
+
 @pytest.mark.parametrize(
     ("wait", "why"),
     [
         (lambda m: m.layers[0].layer_output, "passed it already"),
         (lambda m: m.layers[1].layer_output, "passed it already"),
         (lambda m: m.token_embeddings, "passed it already"),
-        (lambda m: m.layers[2].self_attn.attention_scores, "query by query"),
+        (lambda m: m.layers[2].self_attn.attention_scores, "beforehand: patterns="),
         (lambda m: m.next_token_probs, "derived"),
         (lambda m: m.layers[2].layer_output[:, 0], "whole value"),
         (lambda m: 7, "yields values"),

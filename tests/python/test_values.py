@@ -1,5 +1,6 @@
 """The tree of values: names, layouts, sizes, aliases, indices."""
 
+import numpy as np
 import phidias
 import pytest
 from phidias.values import INFOS
@@ -118,3 +119,76 @@ def test_indices_out_of_range_fail_where_they_are_written(tiny):
         tiny.layers[0].layer_output[:, 0][0]
     with pytest.raises(IndexError, match="new axis"):
         tiny.layers[0].layer_output[None]
+
+
+def test_layouts_are_classes_that_know_their_arrays(tiny):
+    value = tiny.layers[0].self_attn.attention_probabilities
+    assert value.layout is phidias.layouts.Pattern and str(value.layout) == "Pattern"
+    assert value.dims == list(value.layout.dims) == ["batch", "num_heads", "query", "key"]
+    with tiny.trace("four") as t:
+        pattern, ids, stream = value.save(), t.input_ids.save(), t.layers[0].layer_output.save()
+    assert isinstance(pattern.numpy(), phidias.layouts.Pattern)
+    assert isinstance(ids.numpy(), phidias.layouts.Tokens)
+    assert isinstance(stream, phidias.layouts.Residual)
+    assert not isinstance(stream.numpy(), phidias.layouts.Pattern)
+    assert not isinstance(ids.numpy(), phidias.layouts.NextTokenProbs)
+    assert not isinstance(7, phidias.layouts.Residual)
+    with pytest.raises(AttributeError, match="Residual"):
+        phidias.layouts.Stream
+
+
+def test_a_module_tells_which_values_it_has(tiny):
+    layer = tiny.layers[1].support()
+    assert layer["layer_output"] is None and layer["mlp_neurons"] is None
+    assert "experts" in layer["router_logits"]
+    assert set(tiny.layers[1].mlp.support()) < set(layer)
+    assert "attention_queries" not in tiny.layers[1].mlp.support()
+    with tiny.trace("four") as t:
+        assert t.layers[1].self_attn.support()["attention_scores"] is None
+
+
+def test_a_checkpoint_tells_its_values_before_its_weights_are_read(tiny, tiny_path):
+    assert phidias.describe(tiny_path) == str(tiny)
+    told = {one.name: one.missing for one in phidias.support(tiny_path)}
+    assert told["layers.layer_output"] is None and told["layers.mlp.router_logits"]
+    assert phidias.inspect(tiny_path).info.hidden_size == 32
+
+
+def test_the_lists_of_nnterps_first_version(tiny):
+    with tiny.trace("four") as t:
+        out = tiny.layers_output[1].save()
+        enters = t.layers_input[2].save()
+        tiny.attentions_output[0] = 0
+        tiny.mlps_output[-1] *= 2
+        pattern = tiny.attention_probabilities[0].save()
+    assert np.array_equal(out, enters) and pattern.shape == (1, 4, 4, 4)
+    assert t.touched == [4, 4] and tiny.attn_probs_available
+    assert len(tiny.mlps) == 3 and tiny.attentions_input[-1].path == "layers[2].attention_norm_output"
+    with pytest.raises(IndexError):
+        tiny.layers_output[3]
+
+
+@pytest.mark.parametrize(
+    ("hook", "path"),
+    [
+        ("hook_resid_post", "layer_output"),
+        ("hook_resid_mid", "layer_mid"),
+        ("hook_attn_out", "self_attn.attention_output"),
+        ("hook_mlp_out", "mlp.mlp_output"),
+        ("ln1.hook_normalized", "attention_norm_output"),
+        ("ln2.hook_normalized", "mlp_norm_output"),
+        ("attn.hook_q", "self_attn.attention_queries_pre_rotary"),
+        ("attn.hook_k", "self_attn.attention_keys_pre_rotary"),
+        ("attn.hook_rot_q", "self_attn.attention_queries"),
+        ("attn.hook_v", "self_attn.attention_values"),
+        ("attn.hook_attn_scores", "self_attn.attention_scores"),
+        ("attn.hook_z", "self_attn.attention_premix"),
+        ("attn.hook_result", "self_attn.attention_head_contributions"),
+        ("mlp.hook_pre", "mlp.mlp_gate"),
+        ("mlp.hook_pre_linear", "mlp.mlp_up"),
+    ],
+)
+def test_hooks_of_a_block_can_be_read_by_their_names(tiny, hook, path):
+    with tiny.trace("four") as t:
+        one, other = t[f"blocks.2.{hook}"].save(), t[f"layers[2].{path}"].save()
+    assert np.array_equal(one, other)

@@ -1,0 +1,421 @@
+"""What runs say together: which places carry a difference, which parts write an answer, what heads look
+at, and directions that steer. The work is done in the engine; results are arrays with a picture.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core
+from .display import Picture, bars, heat_map
+from .edits import Edit, Edits, edits_of
+from .metrics import Metric
+from .texts import token_text
+from .values import Value
+
+if TYPE_CHECKING:
+    from .model import Model
+
+Floats = NDArray[np.float32]
+
+
+class Pictured:
+    """A result that shows itself: in a notebook, and by ``save``."""
+
+    def picture(self) -> Picture:
+        """It in colours."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
+        """Writes the picture: see :meth:`phidias.display.Picture.save`."""
+        return self.picture().save(path)
+
+    def _repr_html_(self) -> str:
+        return self.picture()._repr_html_()
+
+
+# Patching and ablation.
+
+
+@dataclass(frozen=True)
+class Sweep(Pictured):
+    """A metric with one place at a time changed: a row for each layer, a column for each position,
+    head, or a single one."""
+
+    metric: NDArray[np.float64]
+    """``[layers, columns]``."""
+    clean: float
+    """Of the clean text, as it is."""
+    base: float
+    """Of the run that is changed, with nothing changed in it."""
+    value: str
+    columns: list[str]
+    shares: bool
+    """Whether what a change brings back of the clean text is of interest, or what it takes."""
+
+    @property
+    def recovered(self) -> NDArray[np.float64]:
+        """The share of the difference between base and clean that a change brings back."""
+        return (self.metric - self.base) / (self.clean - self.base)
+
+    @property
+    def change(self) -> NDArray[np.float64]:
+        """What a change does to the metric."""
+        return self.metric - self.base
+
+    def picture(self) -> Picture:
+        title = f"{self.value}: {self.base:.3f} as it is run" + (
+            f", {self.clean:.3f} in the clean text" if self.shares else ""
+        )
+        shown = self.recovered if self.shares else self.change
+        scale = 1 if self.shares else None
+        return heat_map(shown, columns=self.columns, title=title, corner="layer", scale=scale)
+
+    def __str__(self) -> str:
+        lines = ["layer " + " ".join(f"{name[:8]:>8}" for name in self.columns)]
+        shown = self.recovered if self.shares else self.change
+        for layer in reversed(range(len(shown))):
+            lines.append(f"{layer:5} " + " ".join(f"{x:8.2f}" for x in shown[layer]))
+        return "\n".join(lines)
+
+
+def patch_sweep(
+    model: Model,
+    clean: Any,
+    corrupt: Any,
+    metric: Metric,
+    value: str = "layer_output",
+    *,
+    axis: str = "positions",
+    window: int = 1,
+    edits: Any = None,
+    progress: Callable[[int, int], bool] | None = None,
+) -> Sweep:
+    """Activation patching: the corrupt text with each place of a value as it is in the clean one. Only
+    what a patch can change is run again.
+
+    Args:
+        metric: of logits alone. The texts have equally many tokens.
+        value: of the layers, with a row for each position: ``layer_output``, ``mlp_output``, ...
+        axis: one of the ``positions`` at a time, one of the ``heads``, or whole ``layers``.
+        window: layers that are changed together.
+        edits: of the corrupt run. Causal tracing has the same text twice, and noise here.
+    """
+    ids = model.encode(corrupt)
+    metric_, at_clean, base = _core.patch_sweep(
+        model.engine,
+        model.encode(clean),
+        ids,
+        value,
+        metric.compiled(model),
+        axis=axis,
+        window=window,
+        edits=_data(model, edits),
+        progress=progress,
+    )
+    return Sweep(metric_, at_clean, base, value, _columns(model, ids, axis, metric_), True)
+
+
+def ablation_sweep(
+    model: Model,
+    prompt: Any,
+    metric: Metric,
+    value: str = "attention_head_outputs",
+    *,
+    ablation: str = "zero",
+    axis: str = "heads",
+    window: int = 1,
+    edits: Any = None,
+    progress: Callable[[int, int], bool] | None = None,
+) -> Sweep:
+    """A text with each place of a value taken out: replaced by ``zero``, or by its ``mean`` over the
+    positions. Arguments as of :func:`patch_sweep`."""
+    ids = model.encode(prompt)
+    metric_, clean, base = _core.ablation_sweep(
+        model.engine,
+        ids,
+        value,
+        ablation,
+        metric.compiled(model),
+        axis=axis,
+        window=window,
+        edits=_data(model, edits),
+        progress=progress,
+    )
+    return Sweep(metric_, clean, base, value, _columns(model, ids, axis, metric_), False)
+
+
+def run_variations(
+    model: Model,
+    prompt: Any,
+    variations: Sequence[Any],
+    metric: Metric,
+    *,
+    edits: Any = None,
+    progress: Callable[[int, int], bool] | None = None,
+) -> NDArray[np.float64]:
+    """The metric of a text under each of some edits (or lists of them), beside what ``edits`` do to all.
+    Each runs only the layers and positions that it can change; the results are those of whole runs."""
+    metric_, _ = _core.run_variations(
+        model.engine,
+        model.encode(prompt),
+        [[edit.data for edit in edits_of(one)] for one in variations],
+        metric.compiled(model),
+        edits=_data(model, edits),
+        progress=progress,
+    )
+    return metric_
+
+
+def _data(model: Model, edits: Any) -> list[_core.Edit]:
+    return [edit.data for edit in [*model._lasting_edits, *edits_of(edits)]]
+
+
+def _columns(model: Model, ids: list[int], axis: str, metric: NDArray[Any]) -> list[str]:
+    if axis == "positions":
+        return [token_text(model, token) for token in ids]
+    if axis == "layers":
+        return ["all"]
+    return [f"head {number}" for number in range(metric.shape[1])]
+
+
+# Attribution.
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """How much each entry of some values matters to a metric: an estimate of what patching does."""
+
+    clean: float
+    corrupt: float
+    """The metric of both texts."""
+    values: dict[str, Floats]
+    """By path; in the value's layout, with an axis of layers in front where there are several."""
+
+    def __getitem__(self, value: str | Value) -> Floats:
+        return self.values[value if isinstance(value, str) else value.path]
+
+
+def attribute(
+    model: Model,
+    clean: Any,
+    corrupt: Any,
+    metric: Metric,
+    values: str | Value | Sequence[str | Value],
+    *,
+    method: str = "patching",
+    steps: int = 16,
+    drop: bool = False,
+) -> Attribution:
+    """Out of gradients, what putting each value of the clean text into the corrupt one would do.
+
+    Args:
+        method: ``patching`` (one gradient at the corrupt text), ``integrated`` (the mean of ``steps``
+            gradients on the way to the clean one), ``star`` (AtP*: queries and keys go through the
+            softmax again).
+        drop: AtP*'s GradDrop: effects that cancel stay visible; one backward pass a layer.
+    """
+    listed = [values] if isinstance(values, (str, Value)) else list(values)
+    paths = [one if isinstance(one, str) else one.path for one in listed]
+    refs = [_core.ValueRef.parse(path) for path in paths]
+    entries, at_clean, at_corrupt = _core.attribute(
+        model.engine,
+        model.encode(clean),
+        model.encode(corrupt),
+        metric.compiled(model),
+        refs,
+        method=method,
+        steps=steps,
+        drop=drop,
+    )
+    parts: list[list[Floats]] = [[] for _ in refs]
+    for number, array in entries:
+        parts[number].append(array)
+    found = {
+        path: np.stack(part) if ref.many_layers else part[0]
+        for path, ref, part in zip(paths, refs, parts)
+    }
+    return Attribution(at_clean, at_corrupt, found)
+
+
+@dataclass(frozen=True)
+class DirectAttribution(Pictured):
+    """What each part of the network adds to a logit, or to the difference of two."""
+
+    parts: dict[str, float]
+    """By name, such as ``layers.3.mlp.mlp_output``."""
+    total: float
+    """Of the parts."""
+    logit: float
+    """The model's own number; differs from the total by rounding alone."""
+    title: str = ""
+
+    def largest(self, count: int = 10) -> dict[str, float]:
+        """The parts that matter most, for or against."""
+        names = sorted(self.parts, key=lambda name: -abs(self.parts[name]))
+        return {name: self.parts[name] for name in names[:count]}
+
+    def picture(self) -> Picture:
+        return bars(self.largest(20), title=self.title)
+
+    def __str__(self) -> str:
+        lines = [f"{name:>44} {share:+8.3f}" for name, share in self.largest().items()]
+        return "\n".join([*lines, f"{'sum':>44} {self.total:+8.3f}"])
+
+
+def direct_attribution(
+    model: Model,
+    prompt: Any,
+    token: int | str,
+    other: int | str | None = None,
+    *,
+    by_heads: bool = True,
+) -> DirectAttribution:
+    """The shares of a token's logit after a prompt, or with ``other`` of its lead over another: the
+    final norm is held at its size, so that they add up. Tokens are ids, or texts of one token."""
+    ids = [None if one is None else _token(model, one) for one in (token, other)]
+    assert ids[0] is not None
+    parts, total, logit = _core.direct_attribution(
+        model.engine, model.encode(prompt), ids[0], ids[1], by_heads=by_heads
+    )
+    title = f"logit of {token!r}" + ("" if other is None else f" less that of {other!r}")
+    return DirectAttribution(dict(parts), total, logit, title)
+
+
+# Heads.
+
+
+@dataclass(frozen=True)
+class HeadScores(Pictured):
+    """How much of each head's attention is of a kind: ``scores [layers, heads]``."""
+
+    scores: Floats
+    kind: str
+
+    def best(self, count: int = 5) -> list[tuple[int, int, float]]:
+        """The heads with the highest scores: (layer, head, score)."""
+        order = np.argsort(-self.scores, axis=None, kind="stable")[:count]
+        places = [np.unravel_index(int(i), self.scores.shape) for i in order]
+        return [(int(a), int(b), float(self.scores[a, b])) for a, b in places]
+
+    def picture(self) -> Picture:
+        return heat_map(self.scores, title=f"heads: {self.kind}", corner="layer", scale=1)
+
+    def __str__(self) -> str:
+        return "\n".join(f"layer {a:2} head {b:2}: {s:.0%}" for a, b, s in self.best(10))
+
+
+def head_scores(model: Model, prompt: Any, kind: str) -> HeadScores:
+    """Mean attention to the ``previous`` position, the ``first``, the ``current`` one, or by
+    ``induction`` to the one behind an earlier occurrence of the same token. One layer's pattern
+    exists at a time."""
+    return HeadScores(_core.head_scores(model.engine, model.encode(prompt), kind), kind)
+
+
+# Directions.
+
+
+class ControlVector:
+    """A direction of the residual stream for each layer that has one: ``vector[12]``.
+
+    They add, subtract and scale; ``vector.steer(4, at="decode")`` is the edits; files are GGUF, as
+    repeng writes them and llama.cpp loads them (which have no place for layer 0).
+    """
+
+    def __init__(self, directions: _core.ControlVector | dict[int, Any], model_hint: str = "") -> None:
+        if not isinstance(directions, _core.ControlVector):
+            listed = {int(k): np.asarray(v, np.float32).tolist() for k, v in directions.items()}
+            directions = _core.ControlVector(listed, model_hint=model_hint)
+        self._core_vector = directions
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ControlVector:
+        """From a file."""
+        return cls(_core.ControlVector.load(os.fspath(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """To a file."""
+        self._core_vector.save(os.fspath(path))
+
+    @property
+    def layers(self) -> list[int]:
+        """That have a direction."""
+        return list(self._core_vector.layers)
+
+    @property
+    def model_hint(self) -> str:
+        """The type of the model that it is of."""
+        return self._core_vector.model_hint
+
+    def steer(
+        self,
+        factor: float = 1.0,
+        *,
+        layers: Iterable[int] | None = None,
+        at: str | int | Sequence[int] = "all",
+        keep_norm: bool = False,
+    ) -> Edits:
+        """The edits that add it, ``factor`` times, to what leaves its layers, or some of them."""
+        chosen = self.layers if layers is None else list(layers)
+        some = self if layers is None else ControlVector({n: self[n] for n in chosen}, self.model_hint)
+        positions = at if isinstance(at, str) else [int(p) for p in np.atleast_1d(at)]
+        edits = some._core_vector.edits(factor, at=positions, keep_norm=keep_norm)
+        return Edits(map(Edit, edits))
+
+    def __getitem__(self, layer: int) -> Floats:
+        array: Floats = self._core_vector[layer]
+        return array
+
+    def __len__(self) -> int:
+        return len(self._core_vector)
+
+    def __mul__(self, factor: float) -> ControlVector:
+        return ControlVector({n: factor * self[n] for n in self.layers}, self.model_hint)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> ControlVector:
+        return self * -1
+
+    def __add__(self, other: ControlVector) -> ControlVector:
+        sums = {n: self[n] for n in self.layers}
+        for n in other.layers:
+            sums[n] = sums[n] + other[n] if n in sums else other[n]
+        return ControlVector(sums, self.model_hint)
+
+    def __sub__(self, other: ControlVector) -> ControlVector:
+        return self + -other
+
+    def __repr__(self) -> str:
+        layers = self.layers
+        which = f"layers {layers[0]} to {layers[-1]}" if layers else "no layers"
+        return f"ControlVector({which})"
+
+
+def contrast(
+    model: Model, pairs: Iterable[tuple[Any, Any]], *, method: str = "pca_diff"
+) -> ControlVector:
+    """The control vector of pairs of texts, (more of it, less of it), from the streams at their last
+    tokens: the ``mean`` of the differences, or their first principal component (``pca_diff``)."""
+    if method not in ("mean", "pca_diff"):
+        raise ValueError(f"method is {method!r}; mean and pca_diff are known")
+    ids = [(model.encode(more), model.encode(less)) for more, less in pairs]
+    return ControlVector(_core.contrast(model.engine, ids, mean=method == "mean"))
+
+
+def _token(model: Model, token: int | str) -> int:
+    """An id from itself, or from a text that is one token: as given, or without the leading space."""
+    if not isinstance(token, str):
+        return int(token)
+    for text in (token, token.lstrip(" ")):
+        ids = model.tokenizer.encode(text, add_special=False, markers=False)
+        if len(ids) == 1:
+            return ids[0]
+    raise ValueError(f"{token!r} is not one token of this model")

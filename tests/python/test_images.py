@@ -1,0 +1,124 @@
+"""Images: shown in answers, in traces and in steps, from wherever they come."""
+
+import json
+
+import numpy as np
+import phidias
+import pytest
+from phidias.images import png
+from safetensors.numpy import load_file
+
+
+@pytest.fixture(scope="module")
+def folder(reference):
+    return reference / "models" / "phi3-vision"
+
+
+@pytest.fixture(scope="module")
+def seeing(folder):
+    return phidias.Model(folder, numerics="exact")
+
+
+def case(folder, name):
+    """The ids, the image files and the reference's tokens of a prompt."""
+    cases = json.loads((folder / "cases.json").read_text())
+    prompt = next(one for one in cases["prompts"] if one["name"] == name)
+    ids = [token for token, count in prompt["ids_as_runs"] for _ in range(count)]
+    files = [folder / cases["images"][number]["file"] for number in prompt["images"]]
+    return ids, files, load_file(folder / "generate.safetensors")[f"{name}.tokens"].tolist()
+
+
+@pytest.mark.parametrize("name", ["wide", "two"])
+def test_an_answer_about_images_is_the_references(seeing, folder, name):
+    ids, files, expected = case(folder, name)
+    assert seeing.info.vision
+    answer = seeing.generate(ids, images=files, max_new_tokens=12, stop_ids=[])
+    assert answer.ids == expected
+    streamed = seeing.stream(ids, images=files, max_new_tokens=12, stop_ids=[])
+    assert [event.token.id for event in streamed if event.token] == expected
+
+
+def test_a_trace_sees_the_features_where_embeddings_would_be(seeing, folder):
+    ids, files, _ = case(folder, "gray")
+    image = seeing.encode_image(files[0])
+    values = load_file(folder / "values" / "gray.safetensors")
+    with seeing.trace(ids, images=[image]) as t:
+        entering, logits = t.layers[0].layer_input.save(), t.logits.save()
+    shown = np.flatnonzero(np.array(ids) == -1)
+    assert len(shown) == image.tokens and image.features.shape == (image.tokens, 64)
+    assert np.array_equal(entering[0, shown], image.features)
+    at = values["positions"]
+    assert np.allclose(entering[0, at], values["merged_embeddings"], atol=1e-4)
+    assert np.abs(logits[0, at] - values["logits"]).max() <= 2e-5 * np.abs(values["logits"]).max()
+
+
+def test_a_sequence_shows_images_too(seeing, folder):
+    ids, files, expected = case(folder, "wide")
+    image = seeing.encode_image(files[0])
+    sequence = seeing.engine.open(prompt_tokens=len(ids), images=[image])
+    assert int(sequence.append(ids).argmax()) == expected[0]
+
+
+def test_images_come_as_files_bytes_and_pixels(seeing, folder):
+    file = folder / "images" / "tiny.png"
+    image = seeing.encode_image(file)
+    assert np.array_equal(seeing.encode_image(file.read_bytes()).features, image.features)
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+
+    class Pillow:
+        def save(self, buffer, format):
+            buffer.write(png(pixels))
+
+    from_pixels = seeing.encode_image(pixels)
+    assert (from_pixels.width, from_pixels.height) == (60, 40)
+    assert np.array_equal(seeing.encode_image(Pillow()).features, from_pixels.features)
+    with pytest.raises(ValueError, match="height, width, 3"):
+        seeing.encode_image(np.ones((4, 4)))
+
+
+def test_features_are_read_only_and_outlive_their_image(seeing, folder):
+    features = seeing.encode_image(folder / "images" / "gray.png").features
+    with pytest.raises(ValueError, match="read-only"):
+        features[0, 0] = 1
+    assert np.isfinite(features).all()
+
+
+def test_what_cannot_be_shown_is_told(seeing, tiny, folder, tmp_path):
+    image = folder / "images" / "gray.png"
+    with pytest.raises(phidias.UnsupportedError):
+        tiny.generate("x", images=[image])
+    with pytest.raises(FileNotFoundError):
+        seeing.encode_image(tmp_path / "none.png")
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(image.read_bytes()[:200])
+    with pytest.raises(phidias.CorruptError) as caught:
+        seeing.encode_image(broken)
+    assert caught.value.file == str(broken)
+    with pytest.raises(phidias.InvalidArgumentError):
+        seeing.generate([1, -2, 5], images=[image])
+
+
+def test_telling_of_tiles_can_end_the_work(seeing):
+    pixels = np.random.default_rng(5).integers(0, 256, (90, 120, 3), dtype=np.uint8)
+    with pytest.raises(phidias.CancelledError):
+        seeing.encode_image(pixels, progress=lambda done, of: False)
+    told = []
+    seeing.encode_image(pixels, progress=lambda done, of: told.append((done, of)) or True)
+    assert told and all(done <= of for done, of in told)
+
+
+def test_tags_stand_for_images_in_text(tiny, seeing):
+    """By the tokenizer of another model, since the reference's small one has none."""
+    from phidias import _core
+    from phidias.images import with_tags
+
+    image = seeing.encode_image(np.full((8, 8, 3), 200, np.uint8))
+    text = with_tags("what is it?", 1)
+    assert text == "<|image_1|>\nwhat is it?" and with_tags(text, 1) == text
+    ids = _core.encode_with_images(tiny.tokenizer, text, [image])
+    assert ids == image.tokens * [-1] + list(b"\nwhat is it?")
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    prompt = phidias.chat_prompt(tiny.tokenizer, tiny.chat_template, messages, images=[image])
+    assert "<|image_1|>\nu" in prompt.text and prompt.ids.count(-1) == image.tokens
+    with pytest.raises(phidias.InvalidArgumentError, match="image_2"):
+        _core.encode_with_images(tiny.tokenizer, "<|image_1|><|image_2|>", [image])
