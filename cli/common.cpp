@@ -156,6 +156,11 @@ Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer,
     if (!content.ok()) return std::move(content).error();
     return encode_with_images(*tokenizer, *content, images);
   }
+  if (ids_option->count() == 0) {
+    const char* ways =
+        text_option == nullptr ? "--ids or --ids-file" : "--text, --file, --ids or --ids-file";
+    return Error{Code::kInvalidArgument, std::string("there is no input; give ") + ways, {}};
+  }
   return parse_ids(ids, "--ids");
 }
 

@@ -43,6 +43,16 @@ int report(const Error& error) {
   return kExitFailed;
 }
 
+// What is wrong with the arguments, in a line, and where the right ones stand.
+std::string usage_fault(const CLI::App* app, const CLI::Error& fault) {
+  const auto unknown = app->remaining();
+  const auto chosen = app->get_subcommands();
+  const std::string command = chosen.empty() ? "" : chosen.front()->get_name() + " ";
+  std::string what = fault.what();
+  if (chosen.empty() && !unknown.empty()) what = "there is no command \"" + unknown.front() + "\"";
+  return "phidias: " + what + "; see `phidias " + command + "--help`\n";
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Phidias runs Microsoft's Phi-3 family of language models (Phi-3, Phi-3.5, Phi-4) on the "
@@ -54,6 +64,7 @@ int run(int argc, char** argv) {
       "interrupted.\n"
       "Colours appear on terminals only, and not with NO_COLOR set.");
   app.set_version_flag("--version", std::string("phidias ") + PHIDIAS_VERSION);
+  app.failure_message(usage_fault);
   app.require_subcommand(1);
   app.fallthrough(false);
   std::function<Result<int>()> chosen;

@@ -45,7 +45,13 @@ Result<Metric> read_metric(const std::string& argument, const Model& model) {
   if (const auto json = from_line(argument))
     return metric_from_json(json->dump(-1, ' ', false, Json::error_handler_t::replace), model);
   auto text = read_input(argument);
-  if (!text.ok()) return std::move(text).error();
+  if (!text.ok()) {
+    return Error{Code::kInvalidArgument,
+                 "\"" + argument +
+                     "\" is no metric such as 'logit_diff( Paris, Rome)', and no file of one that "
+                     "can be read",
+                 {{}, {}, "--metric"}};
+  }
   return metric_from_json(*text, model, argument);
 }
 

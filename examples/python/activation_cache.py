@@ -1,9 +1,13 @@
 """Activations of a set of texts, on disk: resumable shards that are mapped, not loaded.
+
+One sees what a million tokens would take, and that the rows on disk are those of a live run but for
+their rounding to 16 bits. Called again with the same folder it has nothing left to do.
     python activation_cache.py MODEL [FOLDER]
 """
 
 import sys
 import tempfile
+from typing import Any
 
 import numpy as np
 import phidias
@@ -12,7 +16,7 @@ from corpus import paragraphs
 READ = ["layers[8].layer_output", "layers[16].layer_output"]
 
 
-def main(path: str, folder: str | None = None) -> dict:
+def main(path: str, folder: str | None = None) -> dict[str, Any]:
     model = phidias.Model(path)
     texts = paragraphs(8)
     each = phidias.bytes_per_token(model, READ)

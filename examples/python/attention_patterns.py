@@ -1,10 +1,12 @@
-"""Attention patterns, as pictures made of characters.
+"""Attention patterns: what do heads look at?
 
-One head of each kind: one that looks at the token before, one that rests on the first token.
-    python attention_patterns.py MODEL
+One head of each kind: one that looks at the token before, and one that rests on the first token. One
+sees a line beside the diagonal, and a full first column.
+    python attention_patterns.py MODEL [PICTURE.html]
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import phidias
@@ -14,6 +16,7 @@ SHADES = " .:-=+*#%@"
 
 
 def draw(pattern: np.ndarray, tokens: list[str]) -> str:
+    """A pattern as a picture made of characters."""
     lines = []
     for query, row in enumerate(pattern):
         cells = "".join(2 * SHADES[min(9, int(10 * p))] for p in row[: query + 1])
@@ -21,21 +24,23 @@ def draw(pattern: np.ndarray, tokens: list[str]) -> str:
     return "\n".join(lines)
 
 
-def main(path: str) -> dict:
+def main(path: str, picture: str | None = None) -> dict[str, Any]:
     model = phidias.Model(path)
     tokens = [model.decode([i]).strip() for i in model.encode(TEXT)]
-    with model.trace(TEXT) as t:
-        patterns = t.layers[:].self_attn.attention_probabilities.save()
-    before = np.diagonal(patterns[:, 0], -1, axis1=-2, axis2=-1).mean(-1)
-    first = patterns[:, 0, :, 1:, 0].mean(-1)
-    found = {}
-    for kind, scores in (("previous token", before), ("first token", first)):
-        layer, head = np.unravel_index(scores.argmax(), scores.shape)
-        found[kind] = (int(layer), int(head), float(scores.max()))
-        print(f"{kind}: layer {layer}, head {head}, {scores.max():.0%} of its attention")
-        print(draw(patterns[layer, 0, head], tokens))
-    return {"found": found, "patterns": patterns.numpy()}
+    found, patterns = {}, []
+    for kind in ("previous", "first"):
+        layer, head, score = phidias.head_scores(model, TEXT, kind).best(1)[0]
+        with model.trace(TEXT) as t:
+            pattern = t.layers[layer].self_attn.attention_probabilities[0, head].save()
+        found[kind] = (layer, head, score)
+        patterns.append(pattern.numpy())
+        print(f"{kind} token: layer {layer}, head {head}, {score:.0%} of its attention")
+        print(draw(pattern.numpy(), tokens))
+    if picture is not None:
+        title = "A head that looks at the token before, and one that rests on the first"
+        phidias.display.attention_pattern(np.stack(patterns), tokens, title=title).save(picture)
+    return {"found": found, "patterns": np.stack(patterns)}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,57 +1,50 @@
 """Induction heads: who copies from the last time?
 
-In a random sequence that is repeated, a head that looks at the token after the earlier occurrence
-scores high. Without the best of them the repetition is no longer foreseen.
-    python induction_heads.py MODEL
+In a random sequence that is repeated, a head that looks at the token behind the earlier occurrence
+scores high. One sees a few such heads, that the repetition is no longer foreseen without them, and
+that as many other heads of the same layers are not missed.
+    python induction_heads.py MODEL [PICTURE.html]
 """
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import phidias
 
-LENGTH = 24
+LENGTH, TAKEN = 24, 8
 
 
-def main(path: str) -> dict:
+def main(path: str, picture: str | None = None) -> dict[str, Any]:
     model = phidias.Model(path)
-    random = np.random.default_rng(3)
-    half = random.integers(1000, 20000, LENGTH).tolist()
+    half = np.random.default_rng(3).integers(1000, 20000, LENGTH).tolist()
     ids = half + half
-    with model.trace(ids) as t:
-        patterns = t.layers[:].self_attn.attention_probabilities.save()
-        logits = t.logits.save()
-    # From a token of the second half to the one behind its first occurrence.
-    queries = np.arange(LENGTH, 2 * LENGTH)
-    scores = patterns[:, 0][:, :, queries, queries - LENGTH + 1].mean(-1)
-    order = np.argsort(-scores, axis=None)
-    ranked = [tuple(int(i) for i in np.unravel_index(i, scores.shape)) for i in order]
-    for layer, head in ranked[:6]:
-        print(f"layer {layer:2} head {head}: {scores[layer, head]:.0%} of its attention")
+    scores = phidias.head_scores(model, ids, "induction")
+    print(scores)
 
-    def loss(logits: np.ndarray) -> float:
-        rows = logits[0, LENGTH:-1].astype(np.float64)
-        rows -= rows.max(-1, keepdims=True)
-        log_probabilities = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
-        return float(-log_probabilities[np.arange(LENGTH - 1), ids[LENGTH + 1 :]].mean())
-
-    def without(heads) -> float:
+    def loss(heads: Sequence[tuple[int, int]] = ()) -> float:
+        """Of the second half, without some heads."""
         edits = [
             phidias.zero(model.layers[layer].self_attn.attention_head_outputs[:, :, head])
             for layer, head in heads
         ]
         with model.trace(ids, edits=edits) as t:
-            changed = t.logits.save()
-        return loss(changed.numpy())
+            logits = t.logits.save()
+        rows = logits[0, LENGTH:-1].astype(np.float64)
+        rows -= rows.max(-1, keepdims=True)
+        log_probabilities = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
+        return float(-log_probabilities[np.arange(LENGTH - 1), ids[LENGTH + 1 :]].mean())
 
-    # As many others, from the same layers.
-    best = ranked[:8]
-    others = [(layer, int(scores[layer].argmin())) for layer, _ in best]
-    losses = {"whole": loss(logits.numpy()), "without": without(best), "others": without(others)}
+    best = [(layer, head) for layer, head, _ in scores.best(TAKEN)]
+    others = [(layer, int(scores.scores[layer].argmin())) for layer, _ in best]
+    losses = {"whole": loss(), "without": loss(best), "others": loss(others)}
     print(f"loss on the repetition: {losses['whole']:.2f}")
     print(f"without these heads: {losses['without']:.2f}; without as many others: {losses['others']:.2f}")
-    return {"best": float(scores.max()), **losses}
+    if picture is not None:
+        scores.save(picture)
+    return {"best": float(scores.scores.max()), **losses}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,12 +1,14 @@
 """A small sparse autoencoder, trained here, and put into the model.
 
-It learns to write a layer's stream as a sum of few directions (the 16 strongest of 1024). Put in
-place of the stream, the model hardly notices; with a feature taken away, it does.
-    python sparse_autoencoder.py MODEL
+It learns to write a layer's stream as a sum of few directions (the 16 strongest of 1024). One sees
+that put in place of the stream the model hardly notices, and that with a feature taken away it does.
+    python sparse_autoencoder.py MODEL [PICTURE.html]
 """
 
 import sys
 import tempfile
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import phidias
@@ -30,10 +32,10 @@ class Autoencoder:
     def encode(self, x: np.ndarray) -> np.ndarray:
         activations = ((x - self.mean) / self.scale) @ self.encoder.T
         weakest = np.partition(activations, -ACTIVE, axis=-1)[..., -ACTIVE, None]
-        return np.where(activations >= np.maximum(weakest, 0), activations, 0)
+        return np.asarray(np.where(activations >= np.maximum(weakest, 0), activations, 0))
 
     def decode(self, features: np.ndarray) -> np.ndarray:
-        return features @ self.decoder * self.scale + self.mean
+        return np.asarray(features @ self.decoder * self.scale + self.mean)
 
     def train(self, rows: np.ndarray, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
@@ -54,7 +56,7 @@ class Autoencoder:
             self.decoder /= np.linalg.norm(self.decoder, axis=1, keepdims=True)
 
 
-def main(path: str) -> dict:
+def main(path: str, picture: str | None = None) -> dict[str, Any]:
     model = phidias.Model(path)
     texts = paragraphs(48)
     training, held_out = texts[:42], texts[42:]
@@ -67,7 +69,7 @@ def main(path: str) -> dict:
     rest = np.square(coder.decode(coder.encode(rows)) - rows).sum()
     explained = 1 - rest / np.square(rows - rows.mean(0)).sum()
 
-    def loss(function=None) -> float:
+    def loss(function: Callable[[np.ndarray], Any] | None = None) -> float:
         total, count = 0.0, 0
         for text in held_out:
             with model.trace(text) as t:
@@ -89,19 +91,21 @@ def main(path: str) -> dict:
     recovered = (losses["mean"] - losses["autoencoder"]) / (losses["mean"] - losses["clean"])
     strongest = int((coder.encode(rows) > 0).mean(0).argmax())
 
-    def without_feature(x):
+    def without_feature(x: np.ndarray) -> np.ndarray:
         features = coder.encode(x)
         error = x - coder.decode(features)
         features[..., strongest] = 0
-        return coder.decode(features) + error
+        return np.asarray(coder.decode(features) + error)
 
     losses["without one feature"] = loss(without_feature)
     print(f"{len(rows)} tokens; {ACTIVE} of {FEATURES} features explain {explained:.0%} of the variance")
-    for name, value in losses.items():
-        print(f"loss on held-out text, {name}: {value:.3f}")
+    for name, one in losses.items():
+        print(f"loss on held-out text, {name}: {one:.3f}")
     print(f"of what the layer's stream brings, the features bring {recovered:.0%}")
+    if picture is not None:
+        phidias.display.bars(losses, title="loss on held-out text").save(picture)
     return {"explained": float(explained), "recovered": recovered, "losses": losses}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,11 +1,12 @@
 """Steering: one vector makes the story gloomy or glad.
 
 The mean difference of what leaves a layer after glad and after gloomy sentences, added while the
-model writes.
-    python steering.py MODEL
+model writes. One sees the same beginning go on with death, with a deer, and with joy and peace.
+    python steering.py MODEL [VECTOR.gguf]
 """
 
 import sys
+from typing import Any
 
 import phidias
 
@@ -23,19 +24,19 @@ PROMPT = "I went to the park and"
 LAYER = 12
 
 
-def main(path: str) -> dict:
+def main(path: str, file: str | None = None) -> dict[str, Any]:
     model = phidias.Model(path)
-    glad = phidias.get_token_activations(model, GLAD, [LAYER])[0]
-    gloomy = phidias.get_token_activations(model, GLOOMY, [LAYER])[0]
-    vector = (glad - gloomy).mean(0)
+    vector = phidias.contrast(model, zip(GLAD, GLOOMY), method="mean")
 
     texts = {}
     for name, factor in (("gloomy", -2), ("as it is", 0), ("glad", 2)):
-        steering = phidias.steer(LAYER, vector, factor)
+        steering = vector.steer(factor, layers=[LAYER])
         texts[name] = model.generate(PROMPT, max_new_tokens=28, edits=steering).text
         print(f"{name:>8}: {PROMPT}{texts[name]}")
+    if file is not None:
+        vector.save(file)  # llama.cpp loads it too
     return texts
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,7 +1,7 @@
 """Phidias runs the Phi-3 family of language models and shows what is inside them.
 
     import phidias
-    model = phidias.Model("Phi-4-mini-instruct")       # a folder, a .gguf file, a name
+    model = phidias.Model("Phi-4-mini-instruct")       # a folder, a .gguf file, owner/name
     print(model.chat("Why is the sky blue?"))
     for piece in model.stream("Once upon a time").text():
         print(piece, end="", flush=True)

@@ -249,6 +249,10 @@ class Runner:
 
     def __init__(self, engine: _core.Engine) -> None:
         self._generator = _core.Generator(engine)
+        self._engine = engine
+        memory, self._page = engine.memory, engine.options["page_positions"]
+        self.room = memory["cache_budget"] // (memory["cache_per_position"] * self._page)
+        """Cache pages of all requests together."""
         self._lock = threading.Lock()
         self._tickets: dict[int, Ticket] = {}
         self._stopped: deque[Ticket] = deque()
@@ -261,6 +265,13 @@ class Runner:
             ticket = Ticket(number, request.core.choices, request.raised)
             self._tickets[number] = ticket
             return ticket
+
+    def pages(self, request: Request) -> int:
+        """Cache pages that a request may come to take."""
+        core, context = request.core, self._engine.context
+        longest = min(context, len(core.prompt) + (core.max_tokens or context))
+        pages: int = -(-longest // self._page)
+        return core.choices * pages
 
     def next(self, ticket: Ticket) -> _core.Event | None:
         """The next event of a request; None when it has ended."""
@@ -398,16 +409,23 @@ class Stream(Iterator[_core.Event]):
 
 
 def complete(runner: Runner, requests: Sequence[Request]) -> list[Generation]:
-    """Runs requests side by side to their end. The first invalid one is an error, and none runs."""
-    waiting: deque[Ticket] = deque()
+    """Runs requests side by side to their end, as many at a time as the cache has room for. The first
+    invalid one is an error, and ends the others."""
+    waiting = deque(requests)
+    running: deque[tuple[Ticket, Request, int]] = deque()
+    taken = 0
+    results = []
     try:
-        for request in requests:
-            waiting.append(runner.submit(request))
-        results = []
-        for request in requests:
-            results.append(Generation(runner.finish(waiting[0]), request.kept))
-            waiting.popleft()
+        while waiting or running:
+            while waiting and (not running or taken + runner.pages(waiting[0]) <= runner.room):
+                request = waiting.popleft()
+                running.append((runner.submit(request), request, runner.pages(request)))
+                taken += running[-1][2]
+            ticket, request, pages = running[0]
+            results.append(Generation(runner.finish(ticket), request.kept))
+            running.popleft()
+            taken -= pages
         return results
     finally:
-        for ticket in waiting:  # interrupted, or not even begun
+        for ticket, _, _ in running:  # interrupted, or not even begun
             runner.abandon(ticket)

@@ -354,8 +354,14 @@ def find(name: str | os.PathLike[str]) -> str:
     try:
         return _core.find_cached_model(path)
     except ValueError:
-        raise NotFoundError("there is no such file or folder", file=path) from None
+        raise NotFoundError(
+            "there is no such file or folder; a model of a hub is named owner/name, and "
+            "phidias.pull() downloads it",
+            file=path,
+        ) from None
     except NotFoundError as error:
         raise NotFoundError(
-            f"there is no such file or folder, and in the hub cache: {error.message}", file=path
+            f"there is no such file or folder, and in the hub cache: {error.message}; "
+            "phidias.pull() downloads a model",
+            file=path,
         ) from None

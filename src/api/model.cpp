@@ -11,10 +11,14 @@ namespace {
 
 Result<std::optional<Format>> weight_format(const std::string& name) {
   if (name == "file") return std::optional<Format>();
-  const auto format = format_from_name(name == "q4" ? "q4_0" : name);
+  const auto format = format_from_name(name);
   if (format) return std::optional<Format>(format);
-  std::string known = "file, q4";
-  for (const FormatRow& row : format_rows()) known += ", " + std::string(row.name);
+  std::string known = "file";
+  for (const FormatRow& row : format_rows()) {
+    known += ", ";
+    for (const char c : row.name)
+      known += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
   return Error{Code::kInvalidArgument,
                "\"" + name + "\" is not a number format; choose one of " + known,
                {{}, {}, "weights"}};

@@ -23,14 +23,12 @@ Error invalid(std::string field, std::string message) {
 // The comparisons are written so that NaN fails them.
 Status check_range(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return {};
-  return invalid(field,
-                 fmt::format("{} is {}, but it must lie from {} to {}", field, value, low, high));
+  return invalid(field, fmt::format("is {}, but it must lie from {} to {}", value, low, high));
 }
 
 Status check_above_zero(const char* field, double value, double high) {
   if (value > 0 && value <= high) return {};
-  return invalid(
-      field, fmt::format("{} is {}, but it must be above 0 and at most {}", field, value, high));
+  return invalid(field, fmt::format("is {}, but it must be above 0 and at most {}", value, high));
 }
 
 }  // namespace

@@ -155,3 +155,13 @@ def test_logits_are_the_references(reference, variant):
         ids = values["input_ids"][0].tolist()
         logits = model.engine.open(prompt_tokens=len(ids)).append(ids, outputs="all")
         assert np.abs(logits - values["logits"][0]).max() <= 2e-5 * np.abs(values["logits"]).max()
+
+
+def test_weights_have_the_type_that_was_asked_for(reference):
+    folder = reference / "models" / "mini-4k"
+    for name in ("q4", "Q4_0", "q8_0", "f32"):
+        types = phidias.Model(folder, weights=name).info.weight_types
+        assert max(types, key=lambda pair: pair[1])[0].lower() == name.lower()
+    with pytest.raises(phidias.InvalidArgumentError, match="q4_k") as caught:
+        phidias.Model(folder, weights="q99")
+    assert caught.value.item == "weights"

@@ -46,6 +46,19 @@ def test_a_batch_gives_what_each_gives_alone(tiny):
     assert [one.ids for one in together] == [tiny.generate(p, **options).ids for p in prompts]
 
 
+def test_more_prompts_than_the_cache_holds_take_turns(tiny_path):
+    # 12 pages of 16 positions; every answer takes two.
+    model = phidias.Model(tiny_path, numerics="exact", page_positions=16)
+    each = model.engine.memory["cache_per_position"]
+    model = phidias.Model(
+        tiny_path, numerics="exact", page_positions=16, cache_budget=12 * 16 * each
+    )
+    prompts = [f"number {i:2}" for i in range(40)]
+    answers = model.generate(prompts, max_new_tokens=20, stop_ids=[])
+    assert all(answer.error is None and len(answer.ids) == 20 for answer in answers)
+    assert answers[37].ids == model.generate(prompts[37], max_new_tokens=20, stop_ids=[]).ids
+
+
 def test_a_stream_brings_the_same_text_in_pieces(tiny):
     options = {"max_new_tokens": 20, "stop_ids": [], "temperature": 1.0, "seed": 2}
     whole = tiny.generate("Once", **options)

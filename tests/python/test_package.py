@@ -12,6 +12,7 @@ import pytest
 from phidias import _core
 
 FOLDER = pathlib.Path(phidias.__file__).parent
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
 
 def test_every_public_name_is_there_and_documented():
@@ -32,14 +33,30 @@ def test_the_extensions_types_are_beside_it():
             assert re.search(rf"^(class|def) {name}\b", stub, re.MULTILINE), name
 
 
-def test_the_types_are_consistent(tmp_path):
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """mypy --strict, by arguments: what it has said, if anything."""
     pytest.importorskip("mypy")
-    environment = dict(os.environ)
+    cache = tmp_path_factory.mktemp("mypy")
+    paths = [str(EXAMPLES)]
     if FOLDER.parent.name != "site-packages":  # where it is installed mypy finds it, and wants no path
-        environment["MYPYPATH"] = str(FOLDER.parent)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "-p", "phidias"]
-    checked = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+        paths.append(str(FOLDER.parent))
+
+    def check(*arguments):
+        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), *arguments]
+        environment = os.environ | {"MYPYPATH": os.pathsep.join(paths)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=cache)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    return check
+
+
+def test_the_types_are_consistent(checked):
+    assert checked("-p", "phidias") == ""
+
+
+def test_the_examples_have_types(checked):
+    assert checked(*map(str, sorted(EXAMPLES.glob("*.py")))) == ""
 
 
 def test_a_program_that_ends_with_a_stream_open_ends_quietly(tmp_path):

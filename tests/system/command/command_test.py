@@ -53,13 +53,23 @@ class Command(unittest.TestCase):
     def test_wrong_usage_is_status_2_and_failure_is_status_1(self):
         run(status=2)
         run("no-such-command", status=2)
-        run("generate", "-m", MINI, "--numerics", "quick", status=2)
+        wrong = run("generate", "-m", MINI, "--numerics", "quick", status=2)
+        self.assertIn("quick", wrong.stderr)
+        self.assertIn("phidias generate --help", wrong.stderr)
+        self.assertIn('no command "no-such-command"', run("no-such-command", status=2).stderr)
+        self.assertIn("--ids-file", run("trace", "-m", MINI, "--read", "logits", status=1).stderr)
         done = run("generate", "-m", self.folder / "absent", "-p", "x", status=1)
         self.assertIn("absent", done.stderr)
         self.assertEqual(done.stdout, "")
 
     def test_version_names_kernels_and_formats(self):
         text = run("version").stdout
+        told = json.loads(run("version", "--json").stdout)
+        self.assertIn(f"phidias {told['version']} ", text)
+        self.assertTrue(told["kernels"]["scalar"])
+        self.assertIn("phi3", told["model_types"])
+        for name in [*told["kernels"], *told["formats"]]:
+            self.assertIn(name, text)
         for word in ("phidias", "scalar", "phi3", "llama", "Q4_K"):
             self.assertIn(word, text)
 
