@@ -73,6 +73,7 @@ struct Where {
   uint32_t epoch = 0;  // how often these positions were run before (LongRoPE's reprefill)
   std::span<const TokenId> tokens;  // of the sequence, up to the end of these rows
   // Setting it ends the run: Trace::run() then fails with kCancelled, an answer finishes with it.
+  // Null while an image is encoded.
   bool* cancel = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "phidias/image_trace.h"
 #include "phidias/prompt.h"
 #include "progress.h"
 #include "shared_engine.h"
@@ -13,15 +14,38 @@
 namespace phidias::python {
 namespace {
 
+std::span<const std::byte> bytes_of(const nb::bytes& file) {
+  return {static_cast<const std::byte*>(file.data()), file.size()};
+}
+
+ImageOptions options_of(uint32_t crops, Progress& told) {
+  ImageOptions options;
+  options.crops = crops;
+  options.progress = [&told](size_t done, size_t total) { return told(done, total); };
+  return options;
+}
+
 Image encode(SharedEngine& engine, const nb::bytes& file, const std::string& name, uint32_t crops,
              const ProgressFunction& progress) {
   Progress told(progress);
-  ImageOptions options;
-  options.crops = crops;
-  options.progress = [&](size_t done, size_t total) { return told(done, total); };
-  const std::span<const std::byte> bytes(static_cast<const std::byte*>(file.data()), file.size());
+  const ImageOptions options = options_of(crops, told);
   return Image{told.result(
-      engine.use([&](Engine& used) { return encode_image(used, bytes, name, options); }))};
+      engine.use([&](Engine& used) { return encode_image(used, bytes_of(file), name, options); }))};
+}
+
+nb::tuple trace(SharedEngine& engine, const nb::bytes& file, const std::vector<ValueRef>& reads,
+                const std::vector<Edit>& edits, const std::string& name, uint32_t crops,
+                const ProgressFunction& progress) {
+  Progress told(progress);
+  const ImageOptions options = options_of(crops, told);
+  std::vector<Read> wanted;
+  for (const ValueRef& value : reads) wanted.push_back({value});
+  Edits list;
+  for (const Edit& edit : edits) list += edit;
+  ImageTraced seen = told.result(engine.use([&](Engine& used) {
+    return trace_image(used, bytes_of(file), name, wanted, list, options);
+  }));
+  return nb::make_tuple(Image{std::move(seen.image)}, std::move(seen.traced));
 }
 
 // The features, read-only: they belong to all who show the image.
@@ -62,6 +86,15 @@ void bind_images(nb::module_& module) {
              nb::arg("name") = "", nb::arg("crops") = 0, nb::arg("progress").none() = nb::none(),
              "The bytes of a JPEG, PNG or WebP file through the model's vision tower. "
              "progress(tiles, of) returns False to stop.");
+  module.def("trace_image", &trace, nb::arg("engine"), nb::arg("file"), nb::arg("reads"),
+             nb::arg("edits"), nb::kw_only(), nb::arg("name") = "", nb::arg("crops") = 0,
+             nb::arg("progress").none() = nb::none(),
+             nb::sig("def trace_image(engine: Engine, file: bytes, reads: "
+                     "collections.abc.Sequence[ValueRef], edits: collections.abc.Sequence[Edit], "
+                     "*, name: str = '', crops: int = 0, progress: "
+                     "collections.abc.Callable[[int, int], bool] | None = None) -> tuple[Image, "
+                     "Traced]"),
+             "The same with some of the tower's values kept and some changed.");
   module.def(
       "encode_with_images",
       [](const Tokenizer& tokenizer, const std::string& text, const std::vector<Image>& images,

@@ -62,7 +62,7 @@ void call(const nb::object& function, const View& view, const Where& where) {
                   {where.tokens.begin(), where.tokens.end()}};
   const nb::object told = nb::cast(std::move(place));
   function(array, told);
-  *where.cancel |= nb::cast<const LiveWhere&>(told).cancel;
+  if (where.cancel != nullptr) *where.cancel |= nb::cast<const LiveWhere&>(told).cancel;
   walk(view, own->data(), [](float& live, float& mine) { live = mine; });
 }
 
@@ -80,7 +80,7 @@ EditCallback callback_of(const nb::callable& function, std::shared_ptr<Raised> r
       call(held->object(), view, where);
     } catch (...) {
       raised->keep(std::current_exception());
-      *where.cancel = true;
+      if (where.cancel != nullptr) *where.cancel = true;
     }
   };
 }

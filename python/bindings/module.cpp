@@ -9,10 +9,10 @@ NB_MODULE(_core, module) {
   phidias::python::bind_errors(module);
   phidias::python::bind_text(module);
   phidias::python::bind_model(module);
-  phidias::python::bind_images(module);
-  phidias::python::bind_engine(module);
   phidias::python::bind_values(module);
   phidias::python::bind_edits(module);
+  phidias::python::bind_images(module);
+  phidias::python::bind_engine(module);
   phidias::python::bind_trace(module);
   phidias::python::bind_generation(module);
   phidias::python::bind_analysis(module);

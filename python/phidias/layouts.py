@@ -39,7 +39,7 @@ class Layout(type):
 
 def _layouts() -> dict[str, Layout]:
     # Picks are experts, by number, and their weights.
-    whole = {"Tokens": "iu", "Size": "iu", "Picks": "iuf"}
+    whole = {"Tokens": "iu", "Size": "iu", "Picks": "iuf", "Blocks": "iu"}
     found: dict[str, Layout] = {}
     for info in _core.value_infos():
         name = info.layout

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack, overload
 
+from numpy.typing import NDArray
+
 from . import _core
 from .chat import ChatPrompt, ChatTemplate, Message, chat_prompt
 from .edits import edits_of
@@ -14,6 +16,7 @@ from .errors import NotFoundError
 from .generation import GenerateOptions, Generation, Kept, Request, Runner, Stream, complete, request_of
 from .images import image_file, with_tags
 from .interpretable import Interpretable, Prompt, is_batch
+from .trace import joined
 from .values import Value, value_of
 
 _WEIGHTS_OF_DTYPE = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -166,6 +169,40 @@ class Model(Interpretable):
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text of ids."""
         return self.tokenizer.decode(ids, skip_special=skip_special)
+
+    def trace_image(
+        self,
+        image: Any,
+        read: str | Value | Sequence[str | Value],
+        *,
+        edits: Any = None,
+        crops: int = 0,
+    ) -> tuple[_core.Image, dict[str, NDArray[Any]]]:
+        """An image with some of the tower's values kept and some changed, such as
+        ``vision.layers[5].block_output``: what the model then sees of it, and ``{path: array}``. For
+        the source's kinds see :meth:`encode_image`."""
+        file, name = image_file(image)
+        reads = [read] if isinstance(read, (str, Value)) else list(read)
+        values = [value_of(self, one) for one in reads]
+        raised = _core.Raised()
+        try:
+            seen, traced = _core.trace_image(
+                self._engine,
+                file,
+                [value._ref for value in values],
+                [edit.compiled(raised) for edit in edits_of(edits)],
+                name=name,
+                crops=crops,
+            )
+        finally:
+            raised.rethrow()
+        parts: list[list[NDArray[Any]]] = [[] for _ in values]
+        for number, _, _, array in traced.take_entries():
+            parts[number].append(array)
+        return seen, {
+            one if isinstance(one, str) else one.path: joined(part, value._ref.many_layers, value._dropped)
+            for one, value, part in zip(reads, values, parts)
+        }
 
     def chat_prompt(
         self,

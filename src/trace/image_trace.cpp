@@ -134,7 +134,7 @@ Status ImageTrace::pass(const ImageView& view) {
       PHIDIAS_TRY(wanted.program,
                   program_of(wanted.edit, wanted.number, wanted.layer, view.rows, *spec_));
     }
-    wanted.program->apply(rows, 0, {});
+    wanted.program->apply(rows, {});
   }
   return collect_at(Read::Moment::kAfter);
 }

@@ -52,6 +52,23 @@ def test_a_trace_sees_the_features_where_embeddings_would_be(seeing, folder):
     assert np.abs(logits[0, at] - values["logits"]).max() <= 2e-5 * np.abs(values["logits"]).max()
 
 
+def test_the_tower_can_be_looked_into_and_changed(seeing, folder):
+    file = folder / "images" / "gray.png"
+    plain = seeing.encode_image(file)
+    paths = ["vision.layers[*].block_output", "vision.image_features"]
+    image, found = seeing.trace_image(file, paths)
+    assert np.array_equal(image.features, plain.features)
+    assert np.array_equal(found[paths[1]].reshape(plain.features.shape), plain.features)
+    assert found[paths[0]].shape[0] == 2 and found[paths[0]].shape[-1] == 32
+    changed, _ = seeing.trace_image(
+        file, paths[1], edits=phidias.zero("vision.layers[0].block_output")
+    )
+    assert not np.array_equal(changed.features, plain.features)
+    with pytest.raises(ZeroDivisionError):
+        broken = phidias.Edit.function("vision.patch_embeddings", lambda x: 1 / 0)
+        seeing.trace_image(file, paths[1], edits=broken)
+
+
 def test_a_sequence_shows_images_too(seeing, folder):
     ids, files, expected = case(folder, "wide")
     image = seeing.encode_image(files[0])
