@@ -1,5 +1,7 @@
 """The tree of values: names, layouts, sizes, aliases, indices."""
 
+import re
+
 import numpy as np
 import phidias
 import pytest
@@ -36,8 +38,8 @@ def test_support_tells_the_truth(tiny):
             info = tiny[path].info
             assert saved.ndim == len(info.axes) or info.layout == "Size"
         else:
-            assert set(reasons) == {0, 1, 2}
-            with pytest.raises(phidias.UnsupportedError, match=reasons[1]):
+            assert set(reasons) == ({0, 1, 2} if name.startswith("layers.") else {0})
+            with pytest.raises(phidias.UnsupportedError, match=re.escape(reasons[0])):
                 with tiny.trace(ids) as t:
                     t.read(path)
     assert tiny.support(layer=2)["mlp_output"] is None
