@@ -4,6 +4,7 @@
 #include "layer_table.h"
 #include "metric_option.h"
 #include "phidias/patching.h"
+#include "sweep_columns.h"
 #include "terminal/progress_bar.h"
 #include "terminal/terminal.h"
 #include "text_pair.h"
@@ -54,11 +55,8 @@ Result<int> run(const AblateArguments& arguments) {
   table.title = "Ablation of " + std::string(info_of(value->id).name);
   table.note = note;
   table.layers = sweep->layers;
-  if (options.axis == SweepAxis::kPositions)
-    table.columns = token_labels(tokenizer.get(), *ids, {});
-  for (size_t c = table.columns.size(); c < sweep->columns; ++c)
-    table.columns.push_back(options.axis == SweepAxis::kHeads ? "head " + std::to_string(c)
-                                                              : "all");
+  table.columns =
+      sweep_columns(options.axis, sweep->columns, token_labels(tokenizer.get(), *ids, {}));
   for (const double metric_without : sweep->metric)
     table.values.push_back(metric_without - sweep->base);
   const Status shown = show(table, arguments.html);

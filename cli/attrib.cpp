@@ -10,6 +10,7 @@
 #include "phidias/lens.h"
 #include "phidias/patching.h"
 #include "phidias/tensors.h"
+#include "sweep_columns.h"
 #include "text_pair.h"
 
 namespace phidias::cli {
@@ -67,13 +68,7 @@ Result<LayerTable> table_of(const Attribution& attribution, ValueId value, Sweep
       sums = {all};
     }
     table.values.insert(table.values.end(), sums.begin(), sums.end());
-    table.columns.resize(sums.size());
-  }
-  for (size_t c = 0; c < table.columns.size(); ++c) {
-    table.columns[c] = by == SweepAxis::kHeads    ? "head " + std::to_string(c)
-                       : by == SweepAxis::kLayers ? "all"
-                       : c < positions.size()     ? positions[c]
-                                                  : std::to_string(c);
+    table.columns = sweep_columns(by, sums.size(), positions);
   }
   return table;
 }

@@ -4,6 +4,7 @@
 #include "layer_table.h"
 #include "metric_option.h"
 #include "phidias/patching.h"
+#include "sweep_columns.h"
 #include "terminal/progress_bar.h"
 #include "terminal/terminal.h"
 #include "text_pair.h"
@@ -82,11 +83,8 @@ Result<int> run(const PatchArguments& arguments) {
   table.note = note;
   table.layers = sweep->layers;
   table.full = 1;
-  if (options->axis == SweepAxis::kPositions)
-    table.columns = token_labels(tokenizer.get(), texts->clean, texts->corrupt);
-  for (size_t c = table.columns.size(); c < sweep->columns; ++c)
-    table.columns.push_back(options->axis == SweepAxis::kHeads ? "head " + std::to_string(c)
-                                                               : "all");
+  table.columns = sweep_columns(options->axis, sweep->columns,
+                                token_labels(tokenizer.get(), texts->clean, texts->corrupt));
   for (size_t layer = 0; layer < sweep->layers; ++layer) {
     for (size_t c = 0; c < sweep->columns; ++c) table.values.push_back(sweep->recovered(layer, c));
   }

@@ -4,6 +4,7 @@
 #include "api/model_impl.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "quant/fitting.h"
 #include "weights/convert.h"
 
 namespace phidias {
@@ -51,7 +52,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::filesystem::path& pa
     Status failed;
     impl->weights.for_each_matrix(impl->spec, [&](Matrix& matrix) {
       if (!failed.ok() || matrix.keeps == Keeps::kFormat) return;
-      const Format target = matrix.keeps == Keeps::kEightBits ? with_eight_bits(*format) : *format;
+      // As `quantize` would store it.
+      const Format target = fitting(
+          matrix.keeps == Keeps::kEightBits ? with_eight_bits(*format) : *format, matrix.cols);
       auto result = converted(matrix, target, threads);
       // The file's pages were read once and count as ours until they are given back.
       for (const RowBlock& block : matrix.blocks) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "quant/fitting.h"
 #include "weights/matrix.h"
 
 namespace phidias {
@@ -54,17 +55,6 @@ const std::vector<Recipe>& recipes() {
 bool in_some(size_t layer, size_t layers) {
   const size_t eighth = layers / 8;
   return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
-}
-
-Format fitting(Format wanted, size_t cols) {
-  const FormatRow& row = format_row(wanted);
-  if (cols % row.block_values == 0) return wanted;
-  const FormatRow* best = nullptr;
-  for (const FormatRow& other : format_rows()) {
-    if (other.bits_per_value() <= row.bits_per_value() || cols % other.block_values != 0) continue;
-    if (best == nullptr || other.bits_per_value() < best->bits_per_value()) best = &other;
-  }
-  return best == nullptr ? Format::kF32 : best->format;
 }
 
 }  // namespace

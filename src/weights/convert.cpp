@@ -27,8 +27,6 @@ RowBlock slice(const RowBlock& block, size_t first, size_t count, size_t cols) {
 }
 
 Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threads) {
-  if (format == Format::kQ4 && matrix.cols % format_row(format).block_values != 0)
-    format = Format::kQ4_0;
   const FormatRow& target = format_row(format);
   if (matrix.cols % target.block_values != 0) {
     return Error{Code::kUnsupported,

@@ -11,8 +11,7 @@ namespace phidias {
 RowBlock slice(const RowBlock& block, size_t first, size_t count, size_t cols);
 
 // A copy of the matrix with every block in `format`, tile by tile: no second copy of the whole
-// exists at any time. Blocks that are in `format` already are shared. Rows that are too short for
-// Q4's blocks take Q4_0's, of half their length. Errors: kUnsupported if cols
+// exists at any time. Blocks that are in `format` already are shared. Errors: kUnsupported if cols
 // is not a multiple of the format's block; kOutOfMemory.
 Result<Matrix> converted(const Matrix& matrix, Format format, ParallelFor& threads);
 

@@ -145,4 +145,21 @@ void matmul_f32(const MatmulArgs& args, Decode decode) {
   }
 }
 
+// Formats of single values, as they are stored; Rows reads them.
+template <class V, class Rows>
+void matmul_plain(const MatmulArgs& args) {
+  const auto widen = [](const MatmulArgs& of, size_t out, size_t begin, size_t columns,
+                        float* dst) {
+    const std::byte* row = of.weights + out * of.row_bytes;
+    size_t i = 0;
+    for (; i + V::kLanes <= columns; i += V::kLanes) {
+      V::store(dst + i, Rows::load(row, begin + i));
+    }
+    if (i < columns) {
+      V::store_partial(dst + i, Rows::load_partial(row, begin + i, columns - i), columns - i);
+    }
+  };
+  matmul_f32<V, Rows, true>(args, widen);
+}
+
 }  // namespace phidias::generic

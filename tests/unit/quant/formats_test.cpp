@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "quant/fitting.h"
 #include "quant/format.h"
 
 namespace phidias {
@@ -20,6 +21,15 @@ TEST(Formats, EveryRowIsFoundByEachOfItsNames) {
       EXPECT_EQ(format_from_safetensors(row.safetensors), row.format);
     }
   }
+}
+
+TEST(Formats, RowsThatAreNoWholeBlocksTakeTheFewestBitsAboveThatFit) {
+  EXPECT_EQ(fitting(Format::kQ4, 128), Format::kQ4);
+  EXPECT_EQ(fitting(Format::kQ4, 96), Format::kQ4_0);
+  EXPECT_EQ(fitting(Format::kQ4_K, 256), Format::kQ4_K);
+  EXPECT_EQ(fitting(Format::kQ4_K, 96), Format::kQ4_1);
+  EXPECT_EQ(fitting(Format::kQ6_K, 96), Format::kQ8_0);
+  EXPECT_EQ(format_row(fitting(Format::kQ8_0, 33)).block_values, 1U);
 }
 
 TEST(Formats, NamesIgnoreCase) {
