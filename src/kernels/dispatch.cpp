@@ -34,8 +34,29 @@ void fill_avx512_vnni(KernelTable& table) {
 
 #ifdef PHIDIAS_ISA_NEON
 void fill_neon(KernelTable& table) {
+  neon::fill_elementwise(table);
+  neon::fill_kv_store(table);
   neon::fill_matmul_f32(table);
+  neon::fill_matmul_q8(table);
+  neon::fill_matmul_q4(table);
   neon::fill_attention(table);
+  neon::fill_gradient(table);
+  neon::fill_layer_norm(table);
+  neon::fill_gegelu(table);
+}
+#endif
+
+#ifdef PHIDIAS_ISA_NEON_DOTPROD
+void fill_neon_dotprod(KernelTable& table) {
+  neon_dotprod::fill_matmul_q8(table);
+  neon_dotprod::fill_matmul_q4(table);
+}
+#endif
+
+#ifdef PHIDIAS_ISA_NEON_I8MM
+void fill_neon_i8mm(KernelTable& table) {
+  neon_i8mm::fill_matmul_q8(table);
+  neon_i8mm::fill_matmul_q4(table);
 }
 #endif
 
@@ -55,6 +76,12 @@ constexpr Entry kEntries[] = {
     {"scalar", {}, scalar::fill},
 #ifdef PHIDIAS_ISA_NEON
     {"neon", {}, fill_neon},
+#endif
+#ifdef PHIDIAS_ISA_NEON_DOTPROD
+    {"neon_dotprod", {.neon_dotprod = true}, fill_neon_dotprod},
+#endif
+#ifdef PHIDIAS_ISA_NEON_I8MM
+    {"neon_i8mm", {.neon_dotprod = true, .neon_i8mm = true}, fill_neon_i8mm},
 #endif
 #ifdef PHIDIAS_ISA_AVX2
     {"avx2", {.avx2 = true}, fill_avx2},

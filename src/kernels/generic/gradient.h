@@ -43,8 +43,10 @@ void add_transposed_tile(const TransposedArgs& args, size_t row, size_t column, 
     double* totals = args.totals + (row + r) * args.total_stride + column;
     const size_t count = kPartial ? columns : kWidth;
     size_t c = 0;
-    for (; c + kDoubleLanes <= count; c += kDoubleLanes) {
-      V::store_f64(totals + c, V::add(V::load_f64(totals + c), V::widen(sums + c)));
+    if constexpr (kWidth >= kDoubleLanes) {
+      for (; c + kDoubleLanes <= count; c += kDoubleLanes) {
+        V::store_f64(totals + c, V::add(V::load_f64(totals + c), V::widen(sums + c)));
+      }
     }
     if constexpr (kPartial) {
       for (; c < columns; ++c) totals[c] += static_cast<double>(sums[c]);

@@ -60,8 +60,17 @@ struct Vec {
     const float32x2_t by2 = vadd_f32(vget_low_f32(x), vget_high_f32(x));
     return vget_lane_f32(by2, 0) + vget_lane_f32(by2, 1);
   }
+  // Four folds at once: first the halves of two registers, then neighbours.
+  static Floats fold4(const Floats* x) {
+    const auto halves = [](Floats a, Floats b) {
+      return vaddq_f32(vcombine_f32(vget_low_f32(a), vget_low_f32(b)),
+                       vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
+    };
+    return vpaddq_f32(halves(x[0], x[1]), halves(x[2], x[3]));
+  }
   static void fold8(const Floats* x, float* out) {
-    for (size_t i = 0; i < 8; ++i) out[i] = fold(x[i]);
+    vst1q_f32(out, fold4(x));
+    vst1q_f32(out + kLanes, fold4(x + 4));
   }
   static float largest(Floats x) {
     float lanes[kLanes];
@@ -82,27 +91,28 @@ struct Vec {
     }
   };
   struct F16Rows {
-    static Floats load(const std::byte* row, size_t i) { return load_partial(row, i, kLanes); }
+    static Floats widen(uint8x8_t halves) { return vcvt_f32_f16(vreinterpret_f16_u8(halves)); }
+    static Floats load(const std::byte* row, size_t i) { return widen(load_bytes(row + 2 * i)); }
     static Floats load_partial(const std::byte* row, size_t i, size_t n) {
-      uint16_t halves[kLanes] = {};
-      std::memcpy(halves, row + 2 * i, n * sizeof(uint16_t));
-      return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(halves)));
+      return widen(load_bytes(row + 2 * i, 2 * n));
     }
   };
   struct BF16Rows {
-    static Floats load(const std::byte* row, size_t i) { return load_partial(row, i, kLanes); }
+    static Floats widen(uint8x8_t halves) {
+      return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(halves), 16));
+    }
+    static Floats load(const std::byte* row, size_t i) { return widen(load_bytes(row + 2 * i)); }
     static Floats load_partial(const std::byte* row, size_t i, size_t n) {
-      uint16_t halves[kLanes] = {};
-      std::memcpy(halves, row + 2 * i, n * sizeof(uint16_t));
-      return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(halves), 16));
+      return widen(load_bytes(row + 2 * i, 2 * n));
     }
   };
   struct Int8Rows {
     static Floats load(const std::byte* row, size_t i) { return load_partial(row, i, kLanes); }
     static Floats load_partial(const std::byte* row, size_t i, size_t n) {
-      int8_t bytes[8] = {};
-      std::memcpy(bytes, row + i, n);
-      return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(bytes)))));
+      uint32_t bytes = 0;
+      std::memcpy(&bytes, row + i, n);
+      const int16x8_t words = vmovl_s8(vcreate_s8(bytes));
+      return vcvtq_f32_s32(vmovl_s16(vget_low_s16(words)));
     }
   };
 
@@ -172,6 +182,17 @@ struct Vec {
                                 vaddq_f64(x.parts[1], x.parts[3])};
     const float64x2_t by2 = vaddq_f64(by4[0], by4[1]);
     return vgetq_lane_f64(by2, 0) + vgetq_lane_f64(by2, 1);
+  }
+
+ private:
+  static uint8x8_t load_bytes(const std::byte* p) {
+    return vld1_u8(reinterpret_cast<const uint8_t*>(p));
+  }
+  // n bytes, the rest 0.
+  static uint8x8_t load_bytes(const std::byte* p, size_t n) {
+    uint8_t bytes[8] = {};
+    std::memcpy(bytes, p, n);
+    return vld1_u8(bytes);
   }
 };
 

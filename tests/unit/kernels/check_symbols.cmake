@@ -4,7 +4,7 @@
 string(REPLACE "," ";" objects "${OBJECTS}")
 set(checked 0)
 foreach(object IN LISTS objects)
-  if(NOT object MATCHES "/(avx2|avx512|avx512_bf16)/")
+  if(NOT object MATCHES "/(avx2|avx512|avx512_bf16|neon|neon_dotprod|neon_i8mm)/")
     continue()
   endif()
   execute_process(COMMAND ${NM} --demangle --defined-only --extern-only ${object}

@@ -1,10 +1,11 @@
-// Products with blocks of every format against reference values.
+// Reference values: products with blocks of every format, and GEGELU.
 #include <cmath>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "kernel_test.h"
 #include "support/reference.h"
+#include "support/tolerance.h"
 
 namespace phidias::test {
 namespace {
@@ -96,6 +97,34 @@ TEST_P(Golden, DotProductsLieWithinTheReferenceDistances) {
     check(table().matmul_f32[index_of(format.format)], kFloatDistance);
     if (const MatmulFn q8 = table().matmul_q8[index_of(format.format)]) {
       check(q8, kQuantizedDistance);
+    }
+  }
+}
+
+TEST_P(Golden, GegeluEqualsTheReferenceAtEveryLimitWithInfinitiesAndNan) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::filesystem::path path = reference("models/phi3small-8k/gegelu.safetensors");
+  PHIDIAS_NEEDS_REFERENCE(path);
+  const RawTensors tensors(path);
+  const std::vector<float> input = tensors.floats("input");
+  for (const auto& [name, limit] : {std::pair("limit_20", 20.0F), std::pair("limit_2", 2.0F),
+                                    std::pair("no_limit", kInfinity)}) {
+    const std::vector<float> want = tensors.floats(name);
+    ASSERT_EQ(want.size(), input.size() / 2);
+    std::vector<float> got(want.size()), plain(want.size());
+    table().gegelu(input.data(), limit, got.data(), got.size());
+    scalar().gegelu(input.data(), limit, plain.data(), plain.size());
+    ASSERT_TRUE(same_bits(got, plain)) << name;
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (std::isnan(want[i])) {
+        EXPECT_TRUE(std::isnan(got[i])) << name << " " << i;
+      } else if (std::isinf(want[i])) {
+        EXPECT_EQ(got[i], want[i]) << name << " " << i;
+      } else {
+        // Two evaluations of the same formula, each within a few roundings and an exponential of
+        // an argument that is itself rounded: 1.702 * 50 with 2^-24 of relative error.
+        EXPECT_NEAR(got[i], want[i], 2 * (gamma(12) + 86 * gamma(1)) * std::fabs(want[i])) << i;
+      }
     }
   }
 }
