@@ -8,6 +8,9 @@
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
+#if defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
 namespace phidias {
 namespace {
@@ -59,6 +62,21 @@ CpuFeatures detect() {
   return found;
 }
 
+#elif defined(__aarch64__) && defined(__APPLE__)
+
+bool system_says(const char* name) {
+  int value = 0;
+  size_t size = sizeof(value);
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+
+CpuFeatures detect() {
+  CpuFeatures found;
+  found.neon_dotprod = system_says("hw.optional.arm.FEAT_DotProd");
+  found.neon_i8mm = system_says("hw.optional.arm.FEAT_I8MM");
+  return found;
+}
+
 #else
 
 CpuFeatures detect() { return {}; }
@@ -79,13 +97,16 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
+std::string cpu_name(const char* proc_root) {
+  std::ifstream file(std::string(proc_root) + "/cpuinfo");
+  std::string implementer;  // Arm's have numbers alone
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) {
-      const size_t colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
-    }
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (line.starts_with("CPU part")) return "Arm, implementer " + implementer + ", part " + value;
   }
   return "unknown CPU";
 }

@@ -21,6 +21,6 @@ struct CpuFeatures {
 // Asked of the CPU and the operating system once; thread safe.
 const CpuFeatures& cpu_features();
 // The CPU's own name, for reports.
-std::string cpu_name();
+std::string cpu_name(const char* proc_root = "/proc");
 
 }  // namespace phidias

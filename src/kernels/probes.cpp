@@ -56,6 +56,15 @@ const MachineProbes& machine_probes(std::string_view table) {
 #ifdef PHIDIAS_ISA_AVX2
   if (table.starts_with("avx2")) return avx2::kProbes;
 #endif
+#ifdef PHIDIAS_ISA_NEON_I8MM
+  if (table == "neon_i8mm") return neon_i8mm::kProbes;
+#endif
+#ifdef PHIDIAS_ISA_NEON_DOTPROD
+  if (table == "neon_dotprod") return neon_dotprod::kProbes;
+#endif
+#ifdef PHIDIAS_ISA_NEON
+  if (table == "neon") return neon::kProbes;
+#endif
   return scalar::kProbes;
 }
 

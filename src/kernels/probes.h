@@ -48,5 +48,20 @@ namespace avx512_vnni {
 extern const MachineProbes kProbes;
 }
 #endif
+#ifdef PHIDIAS_ISA_NEON
+namespace neon {
+extern const MachineProbes kProbes;
+}
+#endif
+#ifdef PHIDIAS_ISA_NEON_DOTPROD
+namespace neon_dotprod {
+extern const MachineProbes kProbes;
+}
+#endif
+#ifdef PHIDIAS_ISA_NEON_I8MM
+namespace neon_i8mm {
+extern const MachineProbes kProbes;
+}
+#endif
 
 }  // namespace phidias

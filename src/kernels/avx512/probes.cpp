@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/x86/read_patterns.h"
+#include "kernels/generic/read_patterns.h"
 
 namespace phidias::avx512_vnni {
 namespace {

@@ -33,6 +33,15 @@ TEST(CpuFeatures, WiderVectorsImplyNarrowerOnes) {
 
 TEST(CpuFeatures, TheCpuHasAName) { EXPECT_FALSE(cpu_name().empty()); }
 
+TEST(CpuFeatures, AnArmCpuIsNamedByItsNumbers) {
+  const test::TemporaryFolder proc;
+  EXPECT_EQ(cpu_name(proc.path().c_str()), "unknown CPU");
+  proc.write("cpuinfo", std::string_view("processor\t: 0\nBogoMIPS\t: 50.00\n"
+                                         "CPU implementer\t: 0x41\nCPU architecture: 8\n"
+                                         "CPU variant\t: 0x3\nCPU part\t: 0xd0c\n"));
+  EXPECT_EQ(cpu_name(proc.path().c_str()), "Arm, implementer 0x41, part 0xd0c");
+}
+
 // A machine as /proc and /sys/fs/cgroup would show it.
 class FakeMachine {
  public:

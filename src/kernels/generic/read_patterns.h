@@ -2,8 +2,6 @@
 // after choosing Vec (with load(), zero() and |).
 #pragma once
 
-#include <xmmintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 
@@ -25,8 +23,7 @@ uint64_t read_streams(const std::byte* data, size_t bytes) {
   for (size_t at = 0; at < part; at += kLine) {
     for (size_t s = 0; s < Streams; ++s) {
       const std::byte* line = data + s * part + at;
-      if constexpr (Ahead > 0)
-        _mm_prefetch(reinterpret_cast<const char*>(line) + Ahead, _MM_HINT_T0);
+      if constexpr (Ahead > 0) __builtin_prefetch(line + Ahead);
       for (size_t v = 0; v < kVectors; ++v) {
         Vec& sum = sums[s * kVectors + v];
         sum = sum | Vec::load(line + v * Vec::kBytes);
