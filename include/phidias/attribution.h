@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct AttributionOptions {
   // magnitude is returned. Effects that cancel stay visible. One backward pass a layer.
   bool drop = false;
   RopeSwitch rope_switch = RopeSwitch::kReprefill;
-  uint64_t max_bytes = uint64_t{8} << 30;  // of what one run keeps
+  uint64_t max_bytes = uint64_t{8} << 30;                   // of what one run keeps
+  std::function<bool(size_t done, size_t all)> progress{};  // runs; false cancels
 };
 
 struct Attribution {

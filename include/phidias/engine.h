@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -55,6 +56,12 @@ class Engine {
   // the sequence has not, an image that is not complete, a position that is not next, an unknown
   // sequence), kCapacityExceeded (context or cache budget, with the figures), kOutOfMemory.
   Status step(std::span<const Row> rows, const LogitsSink& sink = {});
+
+  // Asked before every pass through the layers (step_rows rows at most), whatever work it belongs
+  // to, by the thread that runs it. True ends that work with kCancelled; a sequence that was being
+  // run is as before, but for one that was run anew at LongRoPE's switch, which is empty. The
+  // function must not use the engine. Empty: nobody is asked.
+  void interrupt_with(std::function<bool()> asked);
 
   // While the returned object lives, these edits come before the own ones of every trace, answer,
   // live run, sweep and collection that begins on this engine; step() itself makes none. May be

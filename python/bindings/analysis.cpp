@@ -17,7 +17,6 @@
 #include "phidias/patching.h"
 #include "phidias/steering.h"
 #include "phidias/variations.h"
-#include "progress.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
@@ -35,8 +34,7 @@ Edits edits_of(const std::vector<Edit>& list) {
 
 nb::object project(SharedEngine& shared, const FloatArray& residual) {
   const std::span<const float> rows(residual.data(), residual.size());
-  return array_from(
-      unwrap(shared.use([&](Engine& engine) { return project_on_vocab(engine, rows); })));
+  return array_from(shared.work([&](Engine& engine) { return project_on_vocab(engine, rows); }));
 }
 
 // (ids, probabilities), each [layers, positions, top].
@@ -44,8 +42,7 @@ nb::tuple lens(SharedEngine& shared, const Ids& ids, size_t top, const std::vect
   LensOptions options;
   options.top = top;
   options.edits = edits_of(edits);
-  const Lens found =
-      unwrap(shared.use([&](Engine& engine) { return logit_lens(engine, ids, options); }));
+  const Lens found = shared.work([&](Engine& engine) { return logit_lens(engine, ids, options); });
   std::vector<int64_t> best;
   std::vector<float> probabilities;
   for (const std::vector<TopToken>& cell : found.best) {
@@ -87,8 +84,9 @@ nb::tuple patched(SharedEngine& shared, const Ids& clean, const Ids& corrupt,
   Progress told(progress);
   const SweepOptions options = sweep_options(axis, window, edits, told);
   const ValueId id = value_of_layers(value);
-  return table_of(told.result(shared.use(
-      [&](Engine& engine) { return patch_sweep(engine, clean, corrupt, id, metric, options); })));
+  return table_of(shared.work(told, [&](Engine& engine) {
+    return patch_sweep(engine, clean, corrupt, id, metric, options);
+  }));
 }
 
 nb::tuple ablated(SharedEngine& shared, const Ids& ids, const std::string& value,
@@ -99,8 +97,9 @@ nb::tuple ablated(SharedEngine& shared, const Ids& ids, const std::string& value
   const SweepOptions options = sweep_options(axis, window, edits, told);
   const ValueId id = value_of_layers(value);
   const Ablation kind = unwrap(ablation_from_name(ablation));
-  return table_of(told.result(shared.use(
-      [&](Engine& engine) { return ablation_sweep(engine, ids, id, kind, metric, options); })));
+  return table_of(shared.work(told, [&](Engine& engine) {
+    return ablation_sweep(engine, ids, id, kind, metric, options);
+  }));
 }
 
 nb::tuple varied(SharedEngine& shared, const Ids& ids,
@@ -112,8 +111,8 @@ nb::tuple varied(SharedEngine& shared, const Ids& ids,
   VariationOptions options;
   options.edits = edits_of(edits);
   options.progress = [&](size_t done, size_t total) { return told(done, total); };
-  Variations found = told.result(shared.use(
-      [&](Engine& engine) { return run_variations(engine, ids, lists, metric, options); }));
+  Variations found = shared.work(
+      told, [&](Engine& engine) { return run_variations(engine, ids, lists, metric, options); });
   const std::vector<size_t> shape{found.metric.size()};
   return nb::make_tuple(array_of(std::move(found.metric), shape), found.base);
 }
@@ -127,13 +126,17 @@ AttributionMethod method_of(const std::string& name) {
 
 nb::tuple attributions(SharedEngine& shared, const Ids& clean, const Ids& corrupt,
                        const Metric& metric, const std::vector<ValueRef>& values,
-                       const std::string& method, uint32_t steps, bool drop) {
+                       const std::string& method, uint32_t steps, bool drop,
+                       const ProgressFunction& progress) {
+  Progress told(progress);
   AttributionOptions options;
+  options.progress = [&told](size_t done, size_t all) { return told(done, all); };
   options.method = method_of(method);
   options.steps = steps;
   options.drop = drop;
-  Attribution found = unwrap(shared.use(
-      [&](Engine& engine) { return attribute(engine, clean, corrupt, metric, values, options); }));
+  Attribution found = shared.work(told, [&](Engine& engine) {
+    return attribute(engine, clean, corrupt, metric, values, options);
+  });
   nb::list entries;
   for (Traced::Entry& entry : found.entries)
     entries.append(nb::make_tuple(entry.read, array_from(std::move(entry.tensor))));
@@ -142,8 +145,8 @@ nb::tuple attributions(SharedEngine& shared, const Ids& clean, const Ids& corrup
 
 nb::tuple direct(SharedEngine& shared, const Ids& ids, TokenId token, std::optional<TokenId> other,
                  bool by_heads) {
-  const DirectAttribution found = unwrap(shared.use(
-      [&](Engine& engine) { return direct_attribution(engine, ids, token, other, by_heads); }));
+  const DirectAttribution found = shared.work(
+      [&](Engine& engine) { return direct_attribution(engine, ids, token, other, by_heads); });
   std::vector<std::pair<std::string, double>> parts;
   for (const DirectAttribution::Part& part : found.parts) parts.emplace_back(part.name, part.value);
   return nb::make_tuple(parts, found.total, found.logit);
@@ -204,10 +207,10 @@ void bind_control_vectors(nb::module_& module) {
       [](SharedEngine& shared, const std::vector<std::pair<Ids, Ids>>& pairs, bool mean) {
         std::vector<ContrastPair> contrasts;
         for (const auto& [positive, negative] : pairs) contrasts.push_back({positive, negative});
-        return unwrap(shared.use([&](Engine& engine) {
+        return shared.work([&](Engine& engine) {
           return contrast(engine, contrasts,
                           mean ? ContrastMethod::kMean : ContrastMethod::kPcaDiff);
-        }));
+        });
       },
       nb::arg("engine"), nb::arg("pairs"), nb::kw_only(), nb::arg("mean") = false,
       "A control vector of pairs of texts, (more, less).");
@@ -262,10 +265,12 @@ void bind_analysis(nb::module_& module) {
   module.def("attribute", &attributions, nb::arg("engine"), nb::arg("clean"), nb::arg("corrupt"),
              nb::arg("metric"), nb::arg("values"), nb::kw_only(), nb::arg("method") = "patching",
              nb::arg("steps") = 16, nb::arg("drop") = false,
+             nb::arg("progress").none() = nb::none(),
              nb::sig("def attribute(engine: Engine, clean: collections.abc.Sequence[int], corrupt: "
                      "collections.abc.Sequence[int], metric: Metric, values: "
                      "collections.abc.Sequence[ValueRef], *, method: str = 'patching', steps: int "
-                     "= 16, drop: bool = False) -> tuple[list[tuple[int, "
+                     "= 16, drop: bool = False, progress: collections.abc.Callable[[int, int], "
+                     "bool] | None = None) -> tuple[list[tuple[int, "
                      "numpy.typing.NDArray[numpy.float32]]], float, float]"),
              "([(value, array)] by value and layer, the clean text's metric, the corrupt one's).");
   module.def("direct_attribution", &direct, nb::arg("engine"), nb::arg("ids"), nb::arg("token"),
@@ -279,7 +284,7 @@ void bind_analysis(nb::module_& module) {
       [](SharedEngine& shared, const Ids& ids, const std::string& score) {
         const HeadScore kind = unwrap(head_score_from_name(score));
         return array_from(
-            unwrap(shared.use([&](Engine& engine) { return head_scores(engine, ids, kind); })));
+            shared.work([&](Engine& engine) { return head_scores(engine, ids, kind); }));
       },
       nb::arg("engine"), nb::arg("ids"), nb::arg("score"),
       nb::sig("def head_scores(engine: Engine, ids: collections.abc.Sequence[int], score: str) -> "

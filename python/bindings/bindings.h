@@ -27,6 +27,7 @@ void bind_model(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_generation(nb::module_& module);
 void bind_values(nb::module_& module);
+void bind_autoencoder(nb::module_& module);
 void bind_edits(nb::module_& module);
 void bind_trace(nb::module_& module);
 void bind_images(nb::module_& module);

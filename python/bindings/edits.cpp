@@ -3,6 +3,7 @@
 
 #include <nanobind/operators.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -75,23 +76,31 @@ void bind_edit(nb::module_& module) {
       .def_ro("coefficient", &Edit::coefficient)
       .def(
           "with_qualifiers",
-          [](const Edit& self, const std::optional<PositionsArgument>& seen_by, bool call,
-             bool lift, bool renormalize, int32_t order, const std::optional<FloatArray>& probe,
-             double threshold) {
+          [](const Edit& self, const std::optional<PositionsArgument>& seen_by,
+             std::optional<bool> call, std::optional<bool> lift, std::optional<bool> renormalize,
+             std::optional<int32_t> order, const std::optional<FloatArray>& probe,
+             std::optional<double> threshold) {
             Edit edit = self;
-            edit.scope = call ? EditScope::kCall : EditScope::kCache;
+            if (call) edit.scope = *call ? EditScope::kCall : EditScope::kCache;
             if (seen_by) edit.queries = positions_of(*seen_by);
-            edit.lift = lift;
-            edit.renormalize = renormalize;
-            edit.order = order;
-            edit.probe = tensor_of(probe);
-            edit.threshold = threshold;
+            edit.lift = lift.value_or(self.lift);
+            edit.renormalize = renormalize.value_or(self.renormalize);
+            edit.order = order.value_or(self.order);
+            if (probe) edit.probe = tensor_of(probe);
+            edit.threshold = threshold.value_or(self.threshold);
             return edit;
           },
-          nb::kw_only(), nb::arg("queries").none() = nb::none(), nb::arg("call") = false,
-          nb::arg("lift") = false, nb::arg("renormalize") = false, nb::arg("order") = 0,
-          nb::arg("probe").none() = nb::none(), nb::arg("threshold") = 0.0)
+          nb::kw_only(), nb::arg("queries").none() = nb::none(),
+          nb::arg("call").none() = nb::none(), nb::arg("lift").none() = nb::none(),
+          nb::arg("renormalize").none() = nb::none(), nb::arg("order").none() = nb::none(),
+          nb::arg("probe").none() = nb::none(), nb::arg("threshold").none() = nb::none(),
+          "The same, with those qualifiers that are given.")
       .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__getstate__", [](const Edit& self) { return unwrap(to_json({self})); })
+      .def("__setstate__",
+           [](Edit& self, const std::string& json) {
+             new (&self) Edit(unwrap(edits_from_json(json))[0]);
+           })
       .def("__repr__", [](const Edit& self) {
         if (self.op == EditOp::kSkip) {
           return "Edit(skip " + std::to_string(self.skip_from) + " to " +
@@ -182,6 +191,21 @@ void bind_edits(nb::module_& module) {
       nb::sig("def load_tensors(path: str | os.PathLike[str]) -> dict[str, "
               "numpy.typing.NDArray[typing.Any]]"),
       "All tensors of a safetensors or GGUF file, such as control vectors, as float32 arrays.");
+  module.def(
+      "save_tensors",
+      [](const std::filesystem::path& path, const std::map<std::string, FloatArray>& tensors) {
+        std::vector<NamedTensor> named;
+        for (const auto& [name, array] : tensors) {
+          std::vector<uint64_t> shape;
+          for (size_t axis = 0; axis < array.ndim(); ++axis) shape.push_back(array.shape(axis));
+          named.push_back({name, TensorType::kF32, std::move(shape), array.data()});
+        }
+        unwrap(save_tensors(path, named));
+      },
+      nb::arg("path"), nb::arg("tensors"),
+      nb::sig("def save_tensors(path: str | os.PathLike[str], tensors: "
+              "collections.abc.Mapping[str, numpy.typing.NDArray[numpy.float32]]) -> None"),
+      "Writes a safetensors file of float32 arrays.");
 }
 
 }  // namespace phidias::python

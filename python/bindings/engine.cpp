@@ -12,7 +12,6 @@
 
 #include "images.h"
 #include "phidias/perplexity.h"
-#include "progress.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
@@ -49,14 +48,13 @@ using Runs = std::vector<std::pair<const Sequence*, std::vector<TokenId>>>;
 std::vector<Floats> step(SharedEngine& shared, const Runs& runs, bool every_row) {
   const size_t vocab = shared.constant().vocab();
   std::vector<std::vector<float>> logits(runs.size());
-  shared.use([&](Engine& engine) {
+  shared.work([&](Engine& engine) -> Status {
     std::vector<Row> rows;
     std::vector<size_t> run_of_row;
     for (size_t r = 0; r < runs.size(); ++r) {
       const auto& [sequence, tokens] = runs[r];
       if (&sequence->engine() != &shared) {
-        throw Failure(
-            Error{Code::kInvalidArgument, "a sequence of another engine was given to step", {}});
+        return Error{Code::kInvalidArgument, "a sequence of another engine was given to step", {}};
       }
       uint32_t position = engine.length(sequence->id());
       for (size_t i = 0; i < tokens.size(); ++i) {
@@ -66,9 +64,9 @@ std::vector<Floats> step(SharedEngine& shared, const Runs& runs, bool every_row)
       }
       logits[r].reserve((every_row ? tokens.size() : 1) * vocab);
     }
-    unwrap(engine.step(rows, [&](size_t row, std::span<const float> values) {
+    return engine.step(rows, [&](size_t row, std::span<const float> values) {
       logits[run_of_row[row]].insert(logits[run_of_row[row]].end(), values.begin(), values.end());
-    }));
+    });
   });
   std::vector<Floats> arrays;
   for (std::vector<float>& values : logits) {
@@ -170,7 +168,7 @@ Dict score(SharedEngine& shared, const std::vector<TokenId>& ids, uint32_t windo
   Progress told(progress);
   options.progress = [&](size_t done, size_t total) { return told(done, total); };
   const Perplexity found =
-      told.result(shared.use([&](Engine& engine) { return perplexity(engine, ids, options); }));
+      shared.work(told, [&](Engine& engine) { return perplexity(engine, ids, options); });
   Dict dict;
   dict["windows"] = found.windows;
   dict["tokens"] = found.tokens;

@@ -8,6 +8,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
+#include <set>
+
 #include "images.h"
 #include "shared_engine.h"
 
@@ -43,10 +46,43 @@ class SharedGenerator {
   auto use(Function&& function) {
     return engine_->use([&](Engine&) { return function(*generator_); });
   }
-  std::vector<Event> step() {
-    return engine_->use([&](Engine&) {
+  size_t submit(const GenerateRequest& request) {
+    const size_t number =
+        use([&](Generator& generator) { return unwrap(generator.submit(request)); });
+    unfinished_[number] = request.choices;
+    return number;
+  }
+  bool finished(size_t request) const {
+    const auto at = unfinished_.find(request);
+    return at == unfinished_.end() || at->second == 0;
+  }
+  GenerateResult take(size_t request) {
+    unfinished_.erase(request);
+    return use([&](Generator& generator) { return generator.take(request); });
+  }
+  void cancel(size_t request) {
+    use([&](Generator& generator) { generator.cancel(request); });
+  }
+  void abandon(size_t request) {
+    cancel(request);
+    abandoned_.insert(request);
+  }
+  // What it brings goes straight into the queues: between here and there no signal handler of
+  // Python's can raise, so that whoever is interrupted while stepping loses nothing of others.
+  void step(const nb::dict& queues) {
+    const std::vector<Event> events = engine_->use([&](Engine&) {
       unwrap(generator_->step());
       return std::exchange(events_, {});
+    });
+    for (const Event& event : events) {
+      if (event.finish != FinishReason::kNone) --unfinished_[event.request];
+      const nb::int_ number(event.request);
+      if (queues.contains(number)) queues[number].attr("append")(nb::cast(event));
+    }
+    std::erase_if(abandoned_, [&](size_t request) {
+      const bool over = finished(request);
+      if (over) take(request);
+      return over;
     });
   }
 
@@ -54,6 +90,8 @@ class SharedGenerator {
   std::shared_ptr<SharedEngine> engine_;
   std::shared_ptr<Generator> generator_;
   std::vector<Event> events_;
+  std::map<size_t, uint32_t> unfinished_;  // choices of each request that is not taken
+  std::set<size_t> abandoned_;
 };
 
 nb::list pairs(const std::vector<TokenLogProbability>& best) {
@@ -193,26 +231,19 @@ void bind_generation(nb::module_& module) {
             new (self) SharedGenerator(std::move(engine));
           },
           nb::arg("engine"))
-      .def(
-          "submit",
-          [](SharedGenerator& self, const GenerateRequest& request) {
-            return self.use(
-                [&](Generator& generator) { return unwrap(generator.submit(request)); });
-          },
-          nb::arg("request"), "The request's number, counted from 0.")
-      .def(
-          "cancel",
-          [](SharedGenerator& self, size_t request) {
-            self.use([&](Generator& generator) { generator.cancel(request); });
-          },
-          nb::arg("request"), "Ends it at the next step.")
-      .def("step", &SharedGenerator::step, "One pass: what it brought, in order.")
-      .def(
-          "take",
-          [](SharedGenerator& self, size_t request) {
-            return self.use([&](Generator& generator) { return generator.take(request); });
-          },
-          nb::arg("request"), "The result of a finished request, once.")
+      .def("submit", &SharedGenerator::submit, nb::arg("request"),
+           "The request's number, counted from 0.")
+      .def("finished", &SharedGenerator::finished, nb::arg("request"),
+           "All of its answers have ended: it can be taken, or has been.")
+      .def("cancel", &SharedGenerator::cancel, nb::arg("request"), "Ends it at the next step.")
+      .def("abandon", &SharedGenerator::abandon, nb::arg("request"),
+           "Likewise; its result is dropped.")
+      .def("step", &SharedGenerator::step, nb::arg("queues"),
+           nb::sig("def step(self, queues: dict[int, collections.deque[Event]]) -> None"),
+           "One pass. The events that it brought are appended to the queues of their requests; "
+           "those of requests without one are dropped.")
+      .def("take", &SharedGenerator::take, nb::arg("request"),
+           "The result of a finished request, once.")
       .def_prop_ro(
           "done",
           [](SharedGenerator& self) {

@@ -8,7 +8,6 @@
 
 #include "phidias/image_trace.h"
 #include "phidias/prompt.h"
-#include "progress.h"
 #include "shared_engine.h"
 
 namespace phidias::python {
@@ -29,8 +28,8 @@ Image encode(SharedEngine& engine, const nb::bytes& file, const std::string& nam
              const ProgressFunction& progress) {
   Progress told(progress);
   const ImageOptions options = options_of(crops, told);
-  return Image{told.result(
-      engine.use([&](Engine& used) { return encode_image(used, bytes_of(file), name, options); }))};
+  return Image{engine.work(
+      told, [&](Engine& used) { return encode_image(used, bytes_of(file), name, options); })};
 }
 
 nb::tuple trace(SharedEngine& engine, const nb::bytes& file, const std::vector<ValueRef>& reads,
@@ -42,9 +41,9 @@ nb::tuple trace(SharedEngine& engine, const nb::bytes& file, const std::vector<V
   for (const ValueRef& value : reads) wanted.push_back({value});
   Edits list;
   for (const Edit& edit : edits) list += edit;
-  ImageTraced seen = told.result(engine.use([&](Engine& used) {
+  ImageTraced seen = engine.work(told, [&](Engine& used) {
     return trace_image(used, bytes_of(file), name, wanted, list, options);
-  }));
+  });
   return nb::make_tuple(Image{std::move(seen.image)}, std::move(seen.traced));
 }
 

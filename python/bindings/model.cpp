@@ -43,6 +43,10 @@ void bind_info(nb::module_& module) {
       .def_prop_ro(
           "vision", [](const ModelInfo& self) { return self.vision.has_value(); },
           "It sees images.")
+      .def_prop_ro(
+          "vision_layers",
+          [](const ModelInfo& self) { return self.vision ? self.vision->num_layers : 0; },
+          "Layers of its vision tower; 0 without one.")
       .def_ro("parameters", &ModelInfo::parameters, "Weights, counted once.")
       .def_ro("weight_bytes", &ModelInfo::weight_bytes, "Bytes of all weights.")
       .def_ro("bytes_per_token", &ModelInfo::bytes_per_token,
@@ -87,19 +91,17 @@ void bind_hub(nb::module_& module) {
           -> std::string {
         HubReference reference = unwrap(HubReference::parse(name));
         if (revision) reference.revision = *revision;
-        HubProgressCallback callback;
         std::exception_ptr thrown;
-        if (progress) {
-          callback = [&](const HubProgress& state) {
-            const nb::gil_scoped_acquire acquire;
-            try {
-              return (*progress)(state.file, state.done, state.total);
-            } catch (...) {
-              thrown = std::current_exception();
-              return false;
-            }
-          };
-        }
+        const HubProgressCallback callback = [&](const HubProgress& state) {
+          const nb::gil_scoped_acquire acquire;
+          try {
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            return !progress || (*progress)(state.file, state.done, state.total);
+          } catch (...) {
+            thrown = std::current_exception();
+            return false;
+          }
+        };
         const Result<std::filesystem::path> path = [&] {
           const nb::gil_scoped_release release;
           return pull_model(reference, HubOptions::from_environment(), callback);

@@ -11,6 +11,7 @@ NB_MODULE(_core, module) {
   phidias::python::bind_model(module);
   phidias::python::bind_values(module);
   phidias::python::bind_edits(module);
+  phidias::python::bind_autoencoder(module);
   phidias::python::bind_images(module);
   phidias::python::bind_engine(module);
   phidias::python::bind_trace(module);

@@ -13,6 +13,7 @@
 
 #include "bindings.h"
 #include "phidias/engine.h"
+#include "progress.h"
 
 namespace phidias::python {
 
@@ -40,6 +41,21 @@ class SharedEngine {
     return function(*engine_);
   }
 
+  // As use(), for a function that takes its time and returns a Result or a Status: Ctrl-C ends it
+  // at the next pass. Its value, or its error raised, or what Python has raised meanwhile.
+  template <typename Function>
+  auto work(Progress& told, Function&& function) {
+    return told.result(use([&](Engine& engine) {
+      const Interruptible interruptible(engine, told);
+      return function(engine);
+    }));
+  }
+  template <typename Function>
+  auto work(Function&& function) {
+    Progress told;
+    return work(told, std::forward<Function>(function));
+  }
+
   bool in_callback() const { return user_.load() == std::this_thread::get_id(); }
 
   // Takes what has to be destroyed under the engine's lock, and destroys it at the next use: a
@@ -61,6 +77,16 @@ class SharedEngine {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     std::atomic<std::thread::id>& user;
+  };
+
+  struct Interruptible {
+    Interruptible(Engine& one, Progress& told) : engine(one) {
+      engine.interrupt_with([&told] { return told.interrupted(); });
+    }
+    ~Interruptible() { engine.interrupt_with({}); }
+    Interruptible(const Interruptible&) = delete;
+    Interruptible& operator=(const Interruptible&) = delete;
+    Engine& engine;
   };
 
   void bury() {

@@ -126,7 +126,7 @@ void bind_trace(nb::module_& module) {
       .def(
           "run",
           [](SharedTrace& self) {
-            return self.engine->use([&](Engine&) { return unwrap(self.trace.run()); });
+            return self.engine->work([&](Engine&) { return self.trace.run(); });
           },
           "Runs it.");
 }

@@ -117,6 +117,17 @@ void bind_values(nb::module_& module) {
                    self.selection.keys != Positions();
           },
           "Heads, keys or channels are selected.")
+      .def_prop_ro(
+          "heads", [](const ValueRef& self) { return self.selection.heads; },
+          "The heads that are selected; none: all.")
+      .def(
+          "on_layer",
+          [](const ValueRef& self, int32_t layer) {
+            ValueRef one = self;
+            one.layers = {true, layer};
+            return one;
+          },
+          nb::arg("layer"), "The same of one layer.")
       .def("select", &select, nb::kw_only(), nb::arg("at").none() = nb::none(),
            nb::arg("heads").none() = nb::none(), nb::arg("keys").none() = nb::none(),
            nb::arg("channels").none() = nb::none(),
@@ -124,6 +135,11 @@ void bind_values(nb::module_& module) {
            "heads, keys and channels.")
       .def("__str__", &ValueRef::to_string)
       .def("__repr__", [](const ValueRef& self) { return "ValueRef('" + self.to_string() + "')"; })
+      .def("__getstate__", &ValueRef::to_string)
+      .def("__setstate__",
+           [](ValueRef& self, const std::string& path) {
+             new (&self) ValueRef(unwrap(parse_value(path)));
+           })
       .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"));
 
   nb::class_<Support>(module, "Support", "Whether a model has a value.")

@@ -7,7 +7,7 @@
         print(piece, end="", flush=True)
 """
 
-from . import display, layouts
+from . import display, layouts, selftest
 from ._core import (
     Choice,
     DecodeStream,
@@ -22,7 +22,7 @@ from ._core import (
     build_info,
     inspect,
     load_tensors,
-    pull,
+    save_tensors,
 )
 from ._core import describe_path as describe
 from ._core import support_of_path as support
@@ -40,13 +40,16 @@ from .analysis import (
     patch_sweep,
     run_variations,
 )
+from .autoencoders import Autoencoder, sae
 from .chat import ChatPrompt, ChatTemplate, chat_prompt
 from .collecting import bytes_per_token, collect
 from .datasets import ActivationDataset
 from .edits import (
     Edit,
     Edits,
+    add,
     clamp,
+    freeze,
     hidden,
     hide,
     keep_only,
@@ -56,6 +59,8 @@ from .edits import (
     only,
     patch,
     project_out,
+    replace,
+    scale,
     skip_layers,
     steer,
     swap_subspace,
@@ -76,6 +81,7 @@ from .errors import (
     UnsupportedError,
 )
 from .generation import GenerateOptions, Generation, Stream
+from .hub import pull
 from .lenses import (
     Lens,
     TargetPrompt,
@@ -107,6 +113,7 @@ __version__: str = build_info()["version"]
 __all__ = [
     "ActivationDataset",
     "Attribution",
+    "Autoencoder",
     "CancelledError",
     "CapacityExceededError",
     "ChatPrompt",
@@ -151,6 +158,7 @@ __all__ = [
     "Value",
     "__version__",
     "ablation_sweep",
+    "add",
     "attribute",
     "build_info",
     "bytes_per_token",
@@ -166,6 +174,7 @@ __all__ = [
     "display",
     "divergence",
     "dot",
+    "freeze",
     "get_first_tokens",
     "get_token_activations",
     "head_scores",
@@ -192,8 +201,13 @@ __all__ = [
     "project_out",
     "pull",
     "repeat_prompt",
+    "replace",
     "run_prompts",
     "run_variations",
+    "sae",
+    "save_tensors",
+    "scale",
+    "selftest",
     "skip_layers",
     "steer",
     "support",

@@ -4,6 +4,8 @@ at, and directions that steer. The work is done in the engine; results are array
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
+from .arrays import floats
 from .display import Picture, bars, heat_map
-from .edits import Edit, Edits, edits_of
+from .edits import Edit, Edits, edits_of, positions_of
 from .metrics import Metric
+from .progress import Progress, told
 from .texts import token_text
 from .values import Value
 
@@ -91,12 +95,12 @@ def patch_sweep(
     clean: Any,
     corrupt: Any,
     metric: Metric,
-    value: str = "layer_output",
+    value: str | Value = "layer_output",
     *,
     axis: str = "positions",
     window: int = 1,
     edits: Any = None,
-    progress: Callable[[int, int], bool] | None = None,
+    progress: Progress = None,
 ) -> Sweep:
     """Activation patching: the corrupt text with each place of a value as it is in the clean one. Only
     what a patch can change is run again.
@@ -107,49 +111,51 @@ def patch_sweep(
         axis: one of the ``positions`` at a time, one of the ``heads``, or whole ``layers``.
         window: layers that are changed together.
         edits: of the corrupt run. Causal tracing has the same text twice, and noise here.
+        progress: as runs are done: see :mod:`phidias.progress`.
     """
-    ids = model.encode(corrupt)
-    metric_, at_clean, base = _core.patch_sweep(
-        model.engine,
-        model.encode(clean),
-        ids,
-        value,
-        metric.compiled(model),
-        axis=axis,
-        window=window,
-        edits=_data(model, edits),
-        progress=progress,
+    ids, name = model.encode(corrupt), _name_of(value)
+    run = functools.partial(
+        _core.patch_sweep, model.engine, model.encode(clean), ids, name, metric.compiled(model)
     )
-    return Sweep(metric_, at_clean, base, value, _columns(model, ids, axis, metric_), True)
+    return _sweep(run, model, ids, name, axis, window, edits, progress, shares=True)
 
 
 def ablation_sweep(
     model: Model,
     prompt: Any,
     metric: Metric,
-    value: str = "attention_head_outputs",
+    value: str | Value = "attention_head_outputs",
     *,
     ablation: str = "zero",
     axis: str = "heads",
     window: int = 1,
     edits: Any = None,
-    progress: Callable[[int, int], bool] | None = None,
+    progress: Progress = None,
 ) -> Sweep:
     """A text with each place of a value taken out: replaced by ``zero``, or by its ``mean`` over the
     positions. Arguments as of :func:`patch_sweep`."""
-    ids = model.encode(prompt)
-    metric_, clean, base = _core.ablation_sweep(
-        model.engine,
-        ids,
-        value,
-        ablation,
-        metric.compiled(model),
-        axis=axis,
-        window=window,
-        edits=_data(model, edits),
-        progress=progress,
+    ids, name = model.encode(prompt), _name_of(value)
+    run = functools.partial(
+        _core.ablation_sweep, model.engine, ids, name, ablation, metric.compiled(model)
     )
-    return Sweep(metric_, clean, base, value, _columns(model, ids, axis, metric_), False)
+    return _sweep(run, model, ids, name, axis, window, edits, progress, shares=False)
+
+
+def _sweep(
+    run: Callable[..., Any],
+    model: Model,
+    ids: list[int],
+    name: str,
+    axis: str,
+    window: int,
+    edits: Any,
+    progress: Progress,
+    *,
+    shares: bool,
+) -> Sweep:
+    with told(progress, name) as tell:
+        table, clean, base = run(axis=axis, window=window, edits=_data(model, edits), progress=tell)
+    return Sweep(table, clean, base, name, _columns(model, ids, axis, table), shares)
 
 
 def run_variations(
@@ -159,23 +165,31 @@ def run_variations(
     metric: Metric,
     *,
     edits: Any = None,
-    progress: Callable[[int, int], bool] | None = None,
+    progress: Progress = None,
 ) -> NDArray[np.float64]:
     """The metric of a text under each of some edits (or lists of them), beside what ``edits`` do to all.
     Each runs only the layers and positions that it can change; the results are those of whole runs."""
-    metric_, _ = _core.run_variations(
-        model.engine,
-        model.encode(prompt),
-        [[edit.data for edit in edits_of(one)] for one in variations],
-        metric.compiled(model),
-        edits=_data(model, edits),
-        progress=progress,
-    )
-    return metric_
+    with told(progress, "variations") as tell:
+        table, _ = _core.run_variations(
+            model.engine,
+            model.encode(prompt),
+            [[edit.data for edit in edits_of(one)] for one in variations],
+            metric.compiled(model),
+            edits=_data(model, edits),
+            progress=tell,
+        )
+    return table
 
 
 def _data(model: Model, edits: Any) -> list[_core.Edit]:
     return [edit.data for edit in [*model._lasting_edits, *edits_of(edits)]]
+
+
+def _name_of(value: str | Value) -> str:
+    """The bare name of a value of the layers, from itself, from a path, or from that name."""
+    if isinstance(value, Value):
+        return value.info.name
+    return _core.ValueRef.parse(value).info.name if "." in value else value
 
 
 def _columns(model: Model, ids: list[int], axis: str, metric: NDArray[Any]) -> list[str]:
@@ -190,7 +204,7 @@ def _columns(model: Model, ids: list[int], axis: str, metric: NDArray[Any]) -> l
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Pictured):
     """How much each entry of some values matters to a metric: an estimate of what patching does."""
 
     clean: float
@@ -198,9 +212,42 @@ class Attribution:
     """The metric of both texts."""
     values: dict[str, Floats]
     """By path; in the value's layout, with an axis of layers in front where there are several."""
+    columns: list[str]
+    """The corrupt text's tokens."""
 
     def __getitem__(self, value: str | Value) -> Floats:
         return self.values[value if isinstance(value, str) else value.path]
+
+    def by(self, axis: str, value: str | Value | None = None) -> Floats:
+        """The sums over all axes but the layers and one: ``positions`` or ``heads`` (or a name that
+        :attr:`Value.dims` has). ``[layers, that axis]``, of the one value where there is but one."""
+        if value is None:
+            (path,) = self.values
+        else:
+            path = value if isinstance(value, str) else value.path
+        ref = _core.ValueRef.parse(path)
+        axes = ref.info.axes
+        names = {"positions": ("seq", "query"), "heads": ("num_heads", "num_kv_heads", "kv_heads")}
+        kept = [i for i, one in enumerate(axes) if one in names.get(axis, (axis,))]
+        if not kept:
+            raise ValueError(f"{path} has no {axis}; its axes are {', '.join(axes)}")
+        array = self.values[path]
+        if not ref.many_layers:
+            array = array[None]
+        others = tuple(1 + i for i in range(len(axes)) if i != kept[0])
+        return np.asarray(array.sum(others), np.float32)
+
+    def picture(self) -> Picture:
+        """A table of each value: layers by positions."""
+        panels = []
+        for path in self.values:
+            table = self.by("positions", path)
+            whole = table.shape[1] == len(self.columns)
+            columns = self.columns if whole else [str(i) for i in range(table.shape[1])]
+            one = heat_map(table, columns=columns, corner="layer").panels[0]
+            panels.append(dataclasses.replace(one, title=path))
+        title = f"Attribution: {self.corrupt:.3f}, {self.clean:.3f} in the clean text"
+        return Picture(title, panels)
 
 
 def attribute(
@@ -213,6 +260,7 @@ def attribute(
     method: str = "patching",
     steps: int = 16,
     drop: bool = False,
+    progress: Progress = None,
 ) -> Attribution:
     """Out of gradients, what putting each value of the clean text into the corrupt one would do.
 
@@ -221,20 +269,24 @@ def attribute(
             gradients on the way to the clean one), ``star`` (AtP*: queries and keys go through the
             softmax again).
         drop: AtP*'s GradDrop: effects that cancel stay visible; one backward pass a layer.
+        progress: as runs are done: see :mod:`phidias.progress`.
     """
     listed = [values] if isinstance(values, (str, Value)) else list(values)
     paths = [one if isinstance(one, str) else one.path for one in listed]
     refs = [_core.ValueRef.parse(path) for path in paths]
-    entries, at_clean, at_corrupt = _core.attribute(
-        model.engine,
-        model.encode(clean),
-        model.encode(corrupt),
-        metric.compiled(model),
-        refs,
-        method=method,
-        steps=steps,
-        drop=drop,
-    )
+    ids = model.encode(corrupt)
+    with told(progress, "attribution") as tell:
+        entries, at_clean, at_corrupt = _core.attribute(
+            model.engine,
+            model.encode(clean),
+            ids,
+            metric.compiled(model),
+            refs,
+            method=method,
+            steps=steps,
+            drop=drop,
+            progress=tell,
+        )
     parts: list[list[Floats]] = [[] for _ in refs]
     for number, array in entries:
         parts[number].append(array)
@@ -242,7 +294,7 @@ def attribute(
         path: np.stack(part) if ref.many_layers else part[0]
         for path, ref, part in zip(paths, refs, parts)
     }
-    return Attribution(at_clean, at_corrupt, found)
+    return Attribution(at_clean, at_corrupt, found, [token_text(model, token) for token in ids])
 
 
 @dataclass(frozen=True)
@@ -313,9 +365,9 @@ class HeadScores(Pictured):
 
 
 def head_scores(model: Model, prompt: Any, kind: str) -> HeadScores:
-    """Mean attention to the ``previous`` position, the ``first``, the ``current`` one, or by
-    ``induction`` to the one behind an earlier occurrence of the same token. One layer's pattern
-    exists at a time."""
+    """Mean attention to the ``previous`` position, the ``first``, the ``current`` one; to an earlier
+    ``duplicate`` of the token; or by ``induction`` to the one behind such an occurrence. One layer's
+    pattern exists at a time."""
     return HeadScores(_core.head_scores(model.engine, model.encode(prompt), kind), kind)
 
 
@@ -331,7 +383,7 @@ class ControlVector:
 
     def __init__(self, directions: _core.ControlVector | dict[int, Any], model_hint: str = "") -> None:
         if not isinstance(directions, _core.ControlVector):
-            listed = {int(k): np.asarray(v, np.float32).tolist() for k, v in directions.items()}
+            listed = {int(k): floats(v).tolist() for k, v in directions.items()}
             directions = _core.ControlVector(listed, model_hint=model_hint)
         self._core_vector = directions
 
@@ -365,8 +417,7 @@ class ControlVector:
         """The edits that add it, ``factor`` times, to what leaves its layers, or some of them."""
         chosen = self.layers if layers is None else list(layers)
         some = self if layers is None else ControlVector({n: self[n] for n in chosen}, self.model_hint)
-        positions = at if isinstance(at, str) else [int(p) for p in np.atleast_1d(at)]
-        edits = some._core_vector.edits(factor, at=positions, keep_norm=keep_norm)
+        edits = some._core_vector.edits(factor, at=positions_of(at), keep_norm=keep_norm)
         return Edits(map(Edit, edits))
 
     def __getitem__(self, layer: int) -> Floats:
@@ -392,6 +443,9 @@ class ControlVector:
 
     def __sub__(self, other: ControlVector) -> ControlVector:
         return self + -other
+
+    def __reduce__(self) -> Any:
+        return ControlVector, ({n: self[n] for n in self.layers}, self.model_hint)
 
     def __repr__(self) -> str:
         layers = self.layers

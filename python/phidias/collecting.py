@@ -5,12 +5,13 @@ the complete ones. Whatever ends the work, what the index lists is whole, and a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .datasets import ActivationDataset
 from .edits import edits_of
+from .progress import Progress, told
 from .values import Value
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def collect(
     shuffle_seed: int = 0,
     max_tokens: int = 0,
     resume: bool = True,
-    progress: Callable[[int, int], bool] | None = None,
+    progress: Progress = None,
 ) -> ActivationDataset:
     """Runs texts (or ids) and keeps values of all their tokens in a folder.
 
@@ -47,23 +48,24 @@ def collect(
         max_tokens: cut texts there; 0: at the context.
         resume: go on behind the complete shards of an earlier call with the same texts, reads and
             options. Otherwise a folder with a dataset is an error.
-        progress: called with the tokens done and in all; returns False to stop.
+        progress: as tokens are done: see :mod:`phidias.progress`.
     """
     limit = min(max_tokens or model.engine.context, model.engine.context)
-    _core.collect(
-        model.engine,
-        [model.encode(text)[:limit] for text in texts],
-        os.fspath(folder),
-        _refs(read),
-        edits=[edit.data for edit in [*model._lasting_edits, *edits_of(edits)]],
-        dtype=dtype,
-        loss=loss,
-        shard_tokens=shard_tokens,
-        shuffle_tokens=shuffle_tokens,
-        shuffle_seed=shuffle_seed,
-        resume=resume,
-        progress=progress,
-    )
+    with told(progress, "collecting") as tell:
+        _core.collect(
+            model.engine,
+            [model.encode(text)[:limit] for text in texts],
+            os.fspath(folder),
+            _refs(read),
+            edits=[edit.data for edit in [*model._lasting_edits, *edits_of(edits)]],
+            dtype=dtype,
+            loss=loss,
+            shard_tokens=shard_tokens,
+            shuffle_tokens=shuffle_tokens,
+            shuffle_seed=shuffle_seed,
+            resume=resume,
+            progress=tell,
+        )
     return ActivationDataset(folder)
 
 

@@ -10,12 +10,13 @@ import json
 import mmap
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _core
 from .errors import CorruptError, NotFoundError
 from .values import INFOS
 
@@ -174,6 +175,19 @@ class Column:
         return len(self._dataset)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
+        return self._gathered(index, self._rows)
+
+    def bits(self, index: Any) -> NDArray[np.uint16]:
+        """The same rows of a value that lies in bf16, as its bits. Without a copy where they are
+        together in one shard."""
+        return self._gathered(index, self._bits)
+
+    def bf16(self, index: Any) -> Any:
+        """The same as ``torch.from_dlpack`` takes it, to be a tensor of bfloat16."""
+        bits = self.bits(index)
+        return _core.bf16_tensor(np.require(bits, requirements=["C", "W"]))
+
+    def _gathered(self, index: Any, rows_of: Callable[[Shard, NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         if isinstance(index, slice):
             rows = np.arange(len(self))[index]
         else:
@@ -185,23 +199,37 @@ class Column:
             raise IndexError(f"there are {len(self)} tokens")
         starts = self._dataset._starts
         owners = np.searchsorted(starts, rows, side="right") - 1
-        parts = [
-            self._rows(self._dataset.shards[owner], rows[owners == owner] - starts[owner])
-            for owner in np.unique(owners)
-        ]
-        if not parts:
-            return self._rows(self._dataset.shards[0], rows) if self._dataset.shards else np.empty(0)
-        joined = np.concatenate(parts)
-        order = np.concatenate([np.flatnonzero(owners == owner) for owner in np.unique(owners)])
-        joined[order] = joined.copy()
-        return joined if isinstance(index, slice) or np.ndim(index) else joined[0]
+        shards = [(self._dataset.shards[owner], owners == owner) for owner in np.unique(owners)]
+        if len(shards) == 1:
+            ((shard, _),) = shards
+            whole = rows_of(shard, rows - starts[owners[0]])
+        elif shards:
+            parts = [rows_of(shard, rows[here] - starts[owners[here][0]]) for shard, here in shards]
+            whole = np.empty((len(rows), *parts[0].shape[1:]), parts[0].dtype)
+            for (_, here), part in zip(shards, parts):
+                whole[here] = part
+        else:
+            whole = rows_of(self._dataset.shards[0], rows) if self._dataset.shards else np.empty(0)
+        return whole if isinstance(index, slice) or np.ndim(index) else whole[0]
+
+    def _bits(self, shard: Shard, rows: NDArray[Any]) -> NDArray[Any]:
+        if shard.dtype(self._name) != "BF16":
+            raise TypeError(f"{self._name} is of {shard.dtype(self._name)}, not of bf16: index it")
+        array: NDArray[Any] = shard.tensor(self._name)[_together(rows)]
+        return array
 
     def _rows(self, shard: Shard, rows: NDArray[Any]) -> NDArray[Any]:
-        consecutive = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all()
-        chosen: Any = slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
+        chosen = _together(rows)
         array = shard.tensor(self._name)[chosen]
         dtype = shard.dtype(self._name)
         if dtype in ("I64", "I32"):
             return np.array(array)
         scale = f"{self._name}.scale"
         return widened(array, dtype, shard.tensor(scale)[chosen] if scale in shard else None)
+
+
+def _together(rows: NDArray[Any]) -> Any:
+    """Rows one after another as a slice, which copies nothing."""
+    if len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from . import _core
+from .arrays import dense_floats, floats
 
 if TYPE_CHECKING:
+    from .trace import Saved
     from .values import Value
 
 Place: TypeAlias = "Value | str | _core.ValueRef"
@@ -61,14 +63,14 @@ class Edit:
         """An operation by its name (``set``, ``add``, ``scale``, ``zero``, ``steer``, ...)."""
         return cls(
             _core.Edit.make(
-                _ref(value), op, tensor=_float(tensor), second=_float(second), **arguments
+                ref_of(value), op, tensor=_operand(tensor), second=_operand(second), **arguments
             )
         )
 
     @classmethod
     def function(cls, value: Place, function: Callable[..., Any]) -> Edit:
         """``function(x)`` or ``function(x, where)`` on the live rows of the selected positions."""
-        ref = _ref(value)
+        ref = ref_of(value)
         if ref.selects_within_rows:
             raise ValueError(f"a function sees whole rows: index {ref} inside of it")
         return cls(None, (ref, _adapted(function)))
@@ -81,37 +83,36 @@ class Edit:
     def qualified(
         self,
         *,
-        scope: str = "cache",
+        scope: str | None = None,
         queries: str | Sequence[int] | None = None,
-        mask: str = "keep",
-        renormalize: bool = False,
-        order: int = 0,
+        mask: str | None = None,
+        renormalize: bool | None = None,
+        order: int | None = None,
         when: tuple[Any, float] | None = None,
     ) -> Edit:
-        """The same with qualifiers.
+        """The same with qualifiers; what is left out stays as it is.
 
         Args:
-            scope: of keys and values: ``cache`` (what the cache holds), or ``call``: a copy that
-                only ``queries`` see.
+            scope: of keys and values: ``cache`` (what the cache holds; the default), or ``call``: a
+                copy that only ``queries`` see.
             mask: of scores: ``keep`` leaves hidden entries hidden, ``lift`` lets the edit show them.
             renormalize: of probabilities: rows sum to 1 afterwards.
-            order: among the edits of one value, lower first.
+            order: among the edits of one value, lower first; 0 where it is not told.
             when: (probe, threshold): only where the vector's dot product with the probe exceeds it.
         """
         if self._core_edit is None:
             raise TypeError("a function has no qualifiers")
-        if scope not in ("cache", "call") or mask not in ("keep", "lift"):
+        if scope not in (None, "cache", "call") or mask not in (None, "keep", "lift"):
             raise ValueError("scope is 'cache' or 'call', mask is 'keep' or 'lift'")
-        probe, threshold = (None, 0.0) if when is None else when
-        positions = [int(q) for q in queries] if isinstance(queries, (list, tuple)) else queries
+        probe, threshold = (None, None) if when is None else when
         return Edit(
             self._core_edit.with_qualifiers(
-                queries=positions,
-                call=scope == "call",
-                lift=mask == "lift",
+                queries=queries if queries is None else positions_of(queries),
+                call=None if scope is None else scope == "call",
+                lift=None if mask is None else mask == "lift",
                 renormalize=renormalize,
                 order=order,
-                probe=_float(probe),
+                probe=_operand(probe),
                 threshold=threshold,
             )
         )
@@ -138,6 +139,17 @@ class Edit:
         return bool(self._core_edit == other._core_edit)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        if self._core_edit is None:
+            raise TypeError("a function is no data: it cannot be pickled")
+        return Edit, (self._core_edit,)
+
+    def __copy__(self) -> Edit:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Edit:
+        return self  # nothing of it can be changed
 
     def __repr__(self) -> str:
         if self._function is not None:
@@ -204,11 +216,11 @@ def steer(
     may then be ``[layers, hidden]``."""
     several = not isinstance(layers, (int, np.integer))
     numbers = [int(i) for i in np.atleast_1d(np.asarray(list(layers) if several else layers))]  # type: ignore[arg-type]
-    vectors = np.broadcast_to(_float(vector), (len(numbers), np.shape(vector)[-1]))
-    positions = at if isinstance(at, str) else [int(p) for p in np.atleast_1d(at)]
+    vectors = np.broadcast_to(_operand(vector), (len(numbers), np.shape(vector)[-1]))
+    positions = positions_of(at)
     edits = Edits(
         Edit.make(
-            _ref(f"layers[{layer}].layer_output").select(at=positions),
+            ref_of(f"layers[{layer}].layer_output").select(at=positions),
             "steer",
             one,
             coefficient=factor,
@@ -217,6 +229,33 @@ def steer(
         for layer, one in zip(numbers, vectors)
     )
     return edits if several else edits[0]
+
+
+def replace(value: Place, numbers: Any) -> Edit:
+    """Puts numbers in its place, broadcast from the right: another run's value, for one."""
+    return Edit.make(value, "set", numbers)
+
+
+def add(value: Place, numbers: Any, factor: float = 1.0) -> Edit:
+    """Adds ``factor * numbers``."""
+    return Edit.make(value, "add", numbers, coefficient=factor)
+
+
+def scale(value: Place, factor: float) -> Edit:
+    """Multiplies it."""
+    return Edit.make(value, "scale", coefficient=factor)
+
+
+def freeze(saved: Saved) -> Edits:
+    """Holds a value (a pattern, a norm's scale) at what another run has saved of it, at the same
+    places."""
+    ref, dropped = saved._ref, saved._dropped
+    arrays = list(saved.numpy()) if ref.many_layers else [saved.numpy()]
+    layers = saved._layers if ref.many_layers else [None]
+    return Edits(
+        replace(ref if layer is None else ref.on_layer(layer), np.expand_dims(array, dropped))
+        for layer, array in zip(layers, arrays)
+    )
 
 
 def zero(value: Place) -> Edit:
@@ -286,14 +325,14 @@ def patch(
     positions there to positions here (a list: the same ones; None: all)."""
     from .values import INFOS
 
-    array = np.asarray(source, np.float32)
-    info = INFOS[_ref(value).info.name]
+    array = floats(source)
+    info = INFOS[ref_of(value).info.name]
     axis = next(i for i, name in enumerate(info.axes) if name in ("seq", "query"))
     if positions is None:
         positions = range(array.shape[axis])
     pairs = positions.items() if isinstance(positions, Mapping) else [(p, p) for p in positions]
     return Edits(
-        Edit.make(_ref(value).select(at=[target]), "set", np.take(array, [origin], axis))
+        Edit.make(ref_of(value).select(at=[target]), "set", np.take(array, [origin], axis))
         for origin, target in pairs
     )
 
@@ -310,7 +349,7 @@ def change(value: Value, op: str, operand: Any, *, coefficient: float = 1.0) -> 
         if op == "set" and number == 0:
             return Edit.make(value, "zero")
         return Edit.make(value, op, np.float32(number), coefficient=coefficient)
-    array = np.asarray(operand, np.float32)
+    array = floats(operand)
     return Edit.make(value, op, _with_axes(array, value), coefficient=coefficient)
 
 
@@ -328,14 +367,20 @@ def _with_axes(array: np.ndarray[Any, Any], value: Value) -> np.ndarray[Any, Any
     return array.reshape([extents.get(axis, 1) for axis in range(covered[0], axes)])
 
 
-def _ref(value: Place) -> _core.ValueRef:
+def positions_of(at: str | int | Sequence[int]) -> str | list[int]:
+    """Positions as the library takes them: names such as ``decode``, or a list of numbers."""
+    return at if isinstance(at, str) else [int(p) for p in np.atleast_1d(np.asarray(at))]
+
+
+def ref_of(value: Place) -> _core.ValueRef:
+    """The place of a value or of a path."""
     if isinstance(value, str):
         return _core.ValueRef.parse(value)
     return value if isinstance(value, _core.ValueRef) else value._ref
 
 
-def _float(array: Any) -> Any:
-    return None if array is None else np.ascontiguousarray(array, np.float32)
+def _operand(array: Any) -> Any:
+    return None if array is None else dense_floats(array)
 
 
 def _adapted(function: Callable[..., Any]) -> Callable[[Any, Any], None]:
@@ -350,6 +395,6 @@ def _adapted(function: Callable[..., Any]) -> Callable[[Any, Any], None]:
     def adapted(array: Any, where: Any) -> None:
         result = function(array, where) if wants_where else function(array)
         if result is not None and result is not array:
-            array[...] = result
+            array[...] = floats(result)
 
     return adapted

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from . import _core
 from .edits import Edit
+from .errors import CancelledError
+from .progress import Teller
 from .trace import joined
 from .values import Value
 
@@ -234,7 +236,6 @@ class Ticket:
     """A request on its way: what it has brought and nobody has fetched yet."""
 
     number: int
-    running: int
     raised: _core.Raised
     events: deque[_core.Event] = field(default_factory=deque)
     result: _core.GenerateResult | None = None
@@ -243,8 +244,8 @@ class Ticket:
 class Runner:
     """One generator for all who use an engine: their requests run side by side in its steps.
 
-    Whoever waits for something does the stepping, and leaves what belongs to others with their
-    tickets.
+    Whoever waits for something does the stepping; what belongs to others goes to their tickets, also
+    where the one who steps is interrupted.
     """
 
     def __init__(self, engine: _core.Engine) -> None:
@@ -254,16 +255,15 @@ class Runner:
         self.room = memory["cache_budget"] // (memory["cache_per_position"] * self._page)
         """Cache pages of all requests together."""
         self._lock = threading.Lock()
-        self._tickets: dict[int, Ticket] = {}
-        self._stopped: deque[Ticket] = deque()
-        self._abandoned: deque[Ticket] = deque()
+        self._queues: dict[int, deque[_core.Event]] = {}
+        self._stopped: deque[int] = deque()
+        self._abandoned: deque[int] = deque()
 
     def submit(self, request: Request) -> Ticket:
         """Enters a request, which is then to be finished or abandoned."""
         with self._lock:
-            number = self._generator.submit(request.core)
-            ticket = Ticket(number, request.core.choices, request.raised)
-            self._tickets[number] = ticket
+            ticket = Ticket(self._generator.submit(request.core), request.raised)
+            self._queues[ticket.number] = ticket.events
             return ticket
 
     def pages(self, request: Request) -> int:
@@ -279,7 +279,7 @@ class Runner:
             with self._lock:
                 if ticket.events:
                     break
-                if ticket.running == 0:
+                if self._generator.finished(ticket.number):
                     return None
                 self._step()
         return ticket.events.popleft()
@@ -288,46 +288,38 @@ class Runner:
         """Runs a request to its end. What a function of its edits has raised is raised here."""
         while ticket.result is None:
             with self._lock:
-                if ticket.result is None and ticket.running == 0:
-                    del self._tickets[ticket.number]
-                    ticket.result = self._generator.take(ticket.number)
-                elif ticket.result is None:
+                if not self._generator.finished(ticket.number):
                     self._step()
+                elif ticket.result is None:
+                    ticket.result = self._generator.take(ticket.number)
+                    self._queues.pop(ticket.number, None)
         ticket.raised.rethrow()
         return ticket.result
 
     def stop(self, ticket: Ticket) -> None:
         """Ends a request at the next step. Never waits: any thread may call it, a callback or a
         signal handler too."""
-        self._stopped.append(ticket)
+        self._stopped.append(ticket.number)
 
     def stop_all(self) -> None:
         """The same of all that are running."""
-        for ticket in list(self._tickets.values()):
-            self.stop(ticket)
+        self._stopped.extend(list(self._queues))
 
     def abandon(self, ticket: Ticket) -> None:
         """Ends a request that nobody waits for. Never waits, so that it may be called from
         anywhere, as when an object is collected."""
-        self._abandoned.append(ticket)
+        self._abandoned.append(ticket.number)
 
     def _step(self) -> None:
+        # A signal's handler may raise at any line: what is undone is done at the next step.
         while self._stopped:
-            self._generator.cancel(self._stopped.popleft().number)
+            self._generator.cancel(self._stopped[0])
+            self._stopped.popleft()
         while self._abandoned:
-            ticket = self._abandoned.popleft()
-            self._generator.cancel(ticket.number)
-            if self._tickets.pop(ticket.number, None) and ticket.running == 0:
-                self._generator.take(ticket.number)
-        for event in self._generator.step():
-            owner = self._tickets.get(event.request)
-            if owner is None:
-                if event.finish_reason is not None:
-                    self._generator.take(event.request)
-                continue
-            owner.events.append(event)
-            if event.finish_reason is not None:
-                owner.running -= 1
+            self._queues.pop(self._abandoned[0], None)
+            self._generator.abandon(self._abandoned[0])
+            self._abandoned.popleft()
+        self._generator.step(self._queues)
 
 
 class Stream(Iterator[_core.Event]):
@@ -408,7 +400,9 @@ class Stream(Iterator[_core.Event]):
             self._runner.abandon(self._ticket)
 
 
-def complete(runner: Runner, requests: Sequence[Request]) -> list[Generation]:
+def complete(
+    runner: Runner, requests: Sequence[Request], tell: Teller | None = None
+) -> list[Generation]:
     """Runs requests side by side to their end, as many at a time as the cache has room for. The first
     invalid one is an error, and ends the others."""
     waiting = deque(requests)
@@ -425,6 +419,8 @@ def complete(runner: Runner, requests: Sequence[Request]) -> list[Generation]:
             results.append(Generation(runner.finish(ticket), request.kept))
             running.popleft()
             taken -= pages
+            if tell is not None and not tell(len(results), len(requests)):
+                raise CancelledError(f"stopped with {len(results)} of {len(requests)} answers")
         return results
     finally:
         for ticket, _, _ in running:  # interrupted, or not even begun

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from . import _core, lenses
 from .accessors import ACCESSORS, Accessor
+from .arrays import floats
 from .chat import Message
 from .edits import Edit, edits_of, steer
 from .errors import CancelledError, CapacityExceededError
 from .live import Body, Driver
+from .progress import Progress
 from .prompts import PrefixFreeTokenizer
 from .trace import Trace, current_trace
 from .values import SIZES, Layers, Node, Root, Value
@@ -157,7 +159,7 @@ class Interpretable(Root):
         return _core.support(self._weights)
 
     def _size(self, name: str) -> int:
-        if name not in SIZES:
+        if name not in SIZES and name != "vision_layers":
             raise AttributeError(name)
         return int(getattr(self.info, name))
 
@@ -177,6 +179,7 @@ class Interpretable(Root):
         max_bytes: int = 8 << 30,
         images: Sequence[Any] = (),
         engine: _core.Engine | None = None,
+        progress: Progress = None,
     ) -> Trace:
         """One run of a prompt, with some of its values kept and some changed::
 
@@ -194,6 +197,7 @@ class Interpretable(Root):
             max_bytes: of what is kept; more is refused with the figure.
             images: that the prompt shows, as :meth:`Model.generate` takes them.
             engine: another engine of this model.
+            progress: of several prompts, as each is done: see :mod:`phidias.progress`.
         """
         batch = is_batch(prompt)
         shown = [self.encode_image(image) for image in images]
@@ -208,6 +212,7 @@ class Interpretable(Root):
             rope_switch=rope_switch,
             max_bytes=max_bytes,
             images=shown,
+            progress=progress,
         )
 
     def run(
@@ -270,7 +275,7 @@ class Interpretable(Root):
     def project_on_vocab(self, hidden: Any) -> NDArray[np.float32]:
         """Logits of vectors of the residual stream ``[..., hidden_size]``, by the final norm and the
         head: at the last layer's output, the model's own. Works inside and outside of traces."""
-        array = np.ascontiguousarray(hidden, np.float32)
+        array = np.ascontiguousarray(floats(hidden))
         if array.ndim == 0 or array.shape[-1] != self.hidden_size:
             raise ValueError(f"vectors are [..., {self.hidden_size}], not {array.shape}")
         shape = (*array.shape[:-1], self.vocab_size)
@@ -282,7 +287,7 @@ class Interpretable(Root):
     def probs_to_dict(self, probs: Any, k: int = 5) -> dict[str, float]:
         """The k likeliest tokens of probabilities ``[vocab]``, by their texts. Those whose text
         another has already are keyed by their bytes."""
-        array = np.asarray(probs)
+        array = floats(probs)
         if array.ndim != 1:
             raise ValueError(f"probabilities are [vocab], not {array.shape}")
         found: dict[str, float] = {}
@@ -295,7 +300,7 @@ class Interpretable(Root):
 
     def get_topk_closest_tokens(self, hidden: Any, k: int = 5) -> list[dict[str, float]]:
         """The likeliest tokens of vectors of the residual stream, ``{text: probability}`` for each."""
-        logits = self.project_on_vocab(np.atleast_2d(np.asarray(hidden, np.float32)))
+        logits = self.project_on_vocab(np.atleast_2d(floats(hidden)))
         probabilities = lenses.softmax(logits.reshape(-1, self.vocab_size))
         return [self.probs_to_dict(one, k) for one in probabilities]
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
+from .arrays import array_of, floats
 from .display import Panel, Picture
 from .edits import Edit
 from .texts import token_text
@@ -28,7 +29,7 @@ Floats = NDArray[np.float32]
 
 def softmax(logits: Any) -> Floats:
     """Probabilities along the last axis, summed in double."""
-    wide = np.asarray(logits, np.float64)
+    wide = np.asarray(array_of(logits), np.float64)
     exponentials = np.exp(wide - wide.max(-1, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(-1, keepdims=True), np.float32)
 
@@ -163,7 +164,7 @@ def patched_stream(model: Model, target: TargetPrompt, layer: int, latent: Any) 
     count = len(model.encode(target.prompt))
     position = target.index_to_patch % count
     ref = _core.ValueRef.parse(f"layers[{layer}].layer_output").select(at=[position])
-    return Edit.make(ref, "set", np.asarray(latent, np.float32))
+    return Edit.make(ref, "set", latent)
 
 
 def _latents(
@@ -174,7 +175,7 @@ def _latents(
         raise ValueError("give source prompts or latents, and not both")
     if latents is None:
         return last_streams(model, source_prompts)[:, list(layers)].swapaxes(0, 1)
-    array = np.asarray(latents, np.float32)
+    array = floats(latents)
     if array.ndim != 3 or len(array) != len(layers):
         raise ValueError(f"latents are [{len(layers)} layers, sources, hidden], not {array.shape}")
     return array

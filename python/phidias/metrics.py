@@ -11,9 +11,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _core
+from .arrays import array_of
+from .edits import positions_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -54,38 +54,33 @@ class Metric:
 
 def logit(token: Token, at: Positions = "last") -> Metric:
     """The logit of a token, summed over positions."""
-    return Metric([{"logit": _token(token), "at": _at(at)}])
+    return Metric([{"logit": _token(token), "at": positions_of(at)}])
 
 
 def logit_diff(token: Token, other: Token, at: Positions = "last") -> Metric:
     """How far one token's logit is above another's."""
-    return Metric([{"logit_diff": [_token(token), _token(other)], "at": _at(at)}])
+    return Metric([{"logit_diff": [_token(token), _token(other)], "at": positions_of(at)}])
 
 
 def log_prob(token: Token, at: Positions = "last") -> Metric:
     """The log-probability of a token."""
-    return Metric([{"log_prob": _token(token), "at": _at(at)}])
+    return Metric([{"log_prob": _token(token), "at": positions_of(at)}])
 
 
 def divergence(reference: Any, at: Positions = "last") -> Metric:
     """The Kullback-Leibler divergence of the run's distribution from a reference's, ``[vocab]``
     probabilities."""
-    return Metric([{"kl": np.asarray(reference, np.float64).tolist(), "at": _at(at)}])
+    return Metric([{"kl": array_of(reference).reshape(-1).tolist(), "at": positions_of(at)}])
 
 
 def dot(value: Value | str, vector: Any) -> Metric:
     """The dot product of a value with a vector, summed over the value's positions: a probe, a
     feature. Select with ``value.at("last")``."""
     path = value if isinstance(value, str) else value.path
-    vector = np.asarray(vector, np.float64).reshape(-1).tolist()
+    vector = array_of(vector).reshape(-1).tolist()
     return Metric([{"dot": {"value": path, "vector": vector}}])
 
 
 def _token(token: Token) -> Token:
     return token if isinstance(token, str) else int(token)
 
-
-def _at(positions: Positions) -> Any:
-    if isinstance(positions, str):
-        return positions
-    return [int(p) for p in np.atleast_1d(np.asarray(positions))]

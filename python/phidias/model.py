@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, overload
 
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from .chat import ChatPrompt, ChatTemplate, Message, chat_prompt
 from .edits import edits_of
 from .errors import NotFoundError
 from .generation import GenerateOptions, Generation, Kept, Request, Runner, Stream, complete, request_of
+from .hub import find
 from .images import image_file, with_tags
 from .interpretable import Interpretable, Prompt, is_batch
+from .progress import Progress, told
 from .trace import joined
 from .values import Value, value_of
 
@@ -68,22 +70,55 @@ class Model(Interpretable):
                 known = ", ".join(_WEIGHTS_OF_DTYPE)
                 raise ValueError(f"dtype is {dtype}; {known} are known, others by `weights`")
             weights = _WEIGHTS_OF_DTYPE[short]
-        self._weights = _core.Model.load(find(name), weights=weights, threads=threads)
-        self._engine_options: dict[str, Any] = {
-            "threads": threads,
-            "numerics": numerics,
-            "kv": kv,
-            "context": context,
-            "cache_budget": cache_budget,
-            "step_rows": step_rows,
-            "page_positions": page_positions,
-            "isa": isa,
-        }
-        self._engine = _core.Engine.create(self._weights, **self._engine_options)
-        self._runner = Runner(self._engine)
-        super().__init__()
+        self._weights_type = weights
+        self._open(
+            _core.Model.load(find(name), weights=weights, threads=threads),
+            {
+                "threads": threads,
+                "numerics": numerics,
+                "kv": kv,
+                "context": context,
+                "cache_budget": cache_budget,
+                "step_rows": step_rows,
+                "page_positions": page_positions,
+                "isa": isa,
+            },
+        )
         for notice in self.info.notices:
             warnings.warn(notice, stacklevel=2)
+
+    def _open(self, weights: _core.Model, options: dict[str, Any]) -> None:
+        self._weights = weights
+        self._engine_options = options
+        self._engine = _core.Engine.create(weights, **options)
+        self._runner = Runner(self._engine)
+        super().__init__()
+
+    def with_options(self, **options: Any) -> Model:
+        """The same weights in another configuration: ``model.with_options(numerics="exact")``. A model
+        of its own, with an engine of its own; the weights are shared, and take no memory again.
+
+        Options as in the constructor, from ``numerics`` on; what is left out is as here. Edits in force
+        (:meth:`edited`) stay with this model."""
+        other = Model.__new__(Model)
+        other._weights_type = self._weights_type
+        other._open(self._weights, self._with(options))
+        return other
+
+    def _with(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if name not in self._engine_options:
+                known = ", ".join(self._engine_options)
+                raise TypeError(f"{name} is no option of an engine; there are {known}")
+        return {**self._engine_options, **options}
+
+    def __reduce__(self) -> Any:
+        """Pickled it is its place and its options: another process opens the same files."""
+        options = {**self._engine_options, "weights": self._weights_type}
+        return _opened, (self.info.path, options)
+
+    def __deepcopy__(self, memo: Any) -> Model:
+        return self.with_options()
 
     # What it is.
 
@@ -126,7 +161,7 @@ class Model(Interpretable):
     def new_engine(self, **options: Any) -> _core.Engine:
         """Another engine on the same weights. Options as in the constructor, from ``numerics`` on;
         what is left out is as there."""
-        return _core.Engine.create(self._weights, **{**self._engine_options, **options})
+        return _core.Engine.create(self._weights, **self._with(options))
 
     # Text to ids.
 
@@ -151,7 +186,7 @@ class Model(Interpretable):
         image: Any,
         *,
         crops: int = 0,
-        progress: Callable[[int, int], bool] | None = None,
+        progress: Progress = None,
     ) -> _core.Image:
         """An image as a vision model sees it, to be shown in any number of prompts.
 
@@ -159,12 +194,13 @@ class Model(Interpretable):
             image: a path, the bytes of a JPEG, PNG or WebP file, a PIL image, an array ``[height,
                 width, 3]`` of uint8, or what this method has returned.
             crops: tiles at most that it is cut into; 0: as the checkpoint states.
-            progress: called with the tiles done and in all; returns False to stop.
+            progress: as tiles are done: see :mod:`phidias.progress`.
         """
         if isinstance(image, _core.Image):
             return image
         file, name = image_file(image)
-        return _core.encode_image(self._engine, file, name=name, crops=crops, progress=progress)
+        with told(progress, "encoding") as tell:
+            return _core.encode_image(self._engine, file, name=name, crops=crops, progress=tell)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text of ids."""
@@ -249,6 +285,7 @@ class Model(Interpretable):
         images: Sequence[Any] = (),
         edits: Any = None,
         read: str | Value | Sequence[str | Value] = (),
+        progress: Progress = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Generation]: ...
     def generate(
@@ -258,6 +295,7 @@ class Model(Interpretable):
         images: Sequence[Any] = (),
         edits: Any = None,
         read: str | Value | Sequence[str | Value] = (),
+        progress: Progress = None,
         **options: Unpack[GenerateOptions],
     ) -> Any:
         """Goes on with a prompt: a text, ids, or a conversation; or with a list of these, side by
@@ -272,10 +310,12 @@ class Model(Interpretable):
                 several prompts, each shows them all.
             edits: changes of named values, in force for the prompt and every step of every answer.
             read: values to keep: ``result[path]`` has every position that was computed, once.
+            progress: of several prompts, as each is answered: see :mod:`phidias.progress`.
         """
         if is_batch(prompt):
             requests = [self._request(one, images, edits, read, options) for one in prompt]
-            return complete(self._runner, requests)
+            with told(progress, "generating") as tell:
+                return complete(self._runner, requests, tell)
         (result,) = complete(self._runner, [self._request(prompt, images, edits, read, options)])
         if result.error is not None:
             raise result.error
@@ -364,41 +404,26 @@ class Model(Interpretable):
         save: str | os.PathLike[str] = "",
         against: str | os.PathLike[str] = "",
         rope_switch: str = "reprefill",
-        progress: Callable[[int, int], bool] | None = None,
+        progress: Progress = None,
     ) -> dict[str, Any]:
         """How well the model predicts a text, in windows without overlap: ``perplexity``,
         ``tokens`` and ``windows`` (negative log-likelihoods).
 
         ``save`` keeps the log-probabilities in a file; ``against`` such a file of another run adds
-        ``kl_mean``, ``kl_p99`` and ``same_best``. ``progress(done, of)`` returns False to stop.
+        ``kl_mean``, ``kl_p99`` and ``same_best``. ``progress`` is told of windows: see
+        :mod:`phidias.progress`.
         """
         ids = self.tokenizer.encode(text) if isinstance(text, str) else list(text)
-        return self._engine.perplexity(
-            ids,
-            window=window,
-            save=os.fspath(save),
-            against=os.fspath(against),
-            rope_switch=rope_switch,
-            progress=progress,
-        )
+        with told(progress, "perplexity") as tell:
+            return self._engine.perplexity(
+                ids,
+                window=window,
+                save=os.fspath(save),
+                against=os.fspath(against),
+                rope_switch=rope_switch,
+                progress=tell,
+            )
 
 
-def find(name: str | os.PathLike[str]) -> str:
-    """The path of a model: as given where it exists, else by its name in the hub cache."""
-    path = os.fspath(name)
-    if os.path.exists(path):
-        return path
-    try:
-        return _core.find_cached_model(path)
-    except ValueError:
-        raise NotFoundError(
-            "there is no such file or folder; a model of a hub is named owner/name, and "
-            "phidias.pull() downloads it",
-            file=path,
-        ) from None
-    except NotFoundError as error:
-        raise NotFoundError(
-            f"there is no such file or folder, and in the hub cache: {error.message}; "
-            "phidias.pull() downloads a model",
-            file=path,
-        ) from None
+def _opened(path: str, options: dict[str, Any]) -> Model:
+    return Model(path, **options)

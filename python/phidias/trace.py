@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from . import _core
 from .accessors import ACCESSORS, Accessor
 from .edits import Edit
-from .errors import Error
+from .errors import CancelledError, Error
 from .metrics import Metric
+from .progress import Progress, told
 from .texts import token_text
 from .values import Layers, Node, Root, Value
 
@@ -47,7 +48,8 @@ class Saved(NDArrayOperatorsMixin):
 
     It owns its memory, is a numpy array in all but its type, and goes to torch and others without
     a copy: ``torch.from_dlpack(saved)``. Of a trace of several prompts it is a list of arrays:
-    ``saved[i]`` is that of prompt i, ``saved.padded("left")`` all of them in one.
+    ``saved[i]`` is that of prompt i, ``saved.padded("left")`` all of them in one. Copied or pickled
+    it is the array, or that list.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Saved(NDArrayOperatorsMixin):
         self._batch = batch
         self._labels = labels
         self._arrays: list[NDArray[Any]] | None = None
+        self._layers: list[int] = []
 
     def numpy(self) -> NDArray[Any]:
         """The array."""
@@ -95,6 +98,11 @@ class Saved(NDArrayOperatorsMixin):
             return converted
         return array.copy() if copy else array
 
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        interface: dict[str, Any] = self.numpy().__array_interface__
+        return interface
+
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)
 
@@ -107,6 +115,21 @@ class Saved(NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Any:
         return self.arrays[index] if self._batch else self.numpy()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.numpy()[index] = value
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __reduce__(self) -> Any:
+        return (list, (self.arrays,)) if self._batch else (np.asarray, (self.numpy(),))
 
     def __len__(self) -> int:
         return len(self.arrays) if self._batch else len(self.numpy())
@@ -132,16 +155,22 @@ class Saved(NDArrayOperatorsMixin):
         return f"<{self._name} {shapes}>"
 
     def _repr_html_(self) -> str | None:
-        """Whole patterns of one prompt show themselves in a notebook, head by head."""
-        whole = self._ref.info.layout == "Pattern" and not self._dropped
-        if not whole or self._ref.is_part or self._batch or self._arrays is None:
+        """Patterns of all queries and keys of a prompt show themselves in a notebook, head by head."""
+        if self._ref.info.layout != "Pattern" or self._ref.many_layers or self._batch:
+            return None
+        if self._arrays is None:
+            return None
+        labels, array = self._labels(), self.numpy()
+        if array.shape[-2:] != (len(labels), len(labels)):
             return None
         from .display import attention_pattern
 
-        return attention_pattern(self, self._labels(), title=self._name)._repr_html_()
+        heads = self._ref.heads or None
+        return attention_pattern(array, labels, heads, title=self._name)._repr_html_()
 
-    def _fill(self, arrays: list[NDArray[Any]]) -> None:
+    def _fill(self, arrays: list[NDArray[Any]], layers: list[int]) -> None:
         self._arrays = arrays
+        self._layers = layers
 
 
 class Trace(Root):
@@ -164,12 +193,14 @@ class Trace(Root):
         rope_switch: str = "reprefill",
         max_bytes: int = 8 << 30,
         images: Sequence[_core.Image] = (),
+        progress: Progress = None,
     ) -> None:
         self._model = model
         self._prompts = prompts
         self._batch = batch
         self._edits = list(edits)
         self._engine = engine
+        self._progress = progress
         self._generate = generate
         self._options: dict[str, Any] = {
             "generate": generate,
@@ -263,20 +294,28 @@ class Trace(Root):
     def run(self) -> None:
         """Runs it; the end of the block does."""
         arrays: list[list[NDArray[Any]]] = [[] for _ in self._reads]
-        for prompt in self._prompts:
-            try:
-                traced = self._compiled(prompt).run()
-            except Error:
-                self._raised.rethrow()
-                raise
-            self._results.append(traced)
-            parts: list[list[NDArray[Any]]] = [[] for _ in self._reads]
-            for read, _, _, array in traced.take_entries():
-                parts[read].append(array)
-            for (saved, ref, _), part, to in zip(self._reads, parts, arrays):
-                to.append(joined(part, ref.many_layers, saved._dropped))
-        for (saved, _, _), found in zip(self._reads, arrays):
-            saved._fill(found)
+        layers: list[list[int]] = [[] for _ in self._reads]
+        with told(self._progress, "tracing") as tell:
+            for done, prompt in enumerate(self._prompts):
+                if tell is not None and not tell(done, len(self._prompts)):
+                    raise CancelledError(f"stopped with {done} prompts done")
+                try:
+                    traced = self._compiled(prompt).run()
+                except Error:
+                    self._raised.rethrow()
+                    raise
+                self._results.append(traced)
+                parts: list[list[NDArray[Any]]] = [[] for _ in self._reads]
+                layers = [[] for _ in self._reads]
+                for read, _, layer, array in traced.take_entries():
+                    parts[read].append(array)
+                    layers[read].append(layer)
+                for (saved, ref, _), part, to in zip(self._reads, parts, arrays):
+                    to.append(joined(part, ref.many_layers, saved._dropped))
+            if tell is not None:
+                tell(len(self._prompts), len(self._prompts))
+        for (saved, _, _), found, numbers in zip(self._reads, arrays, layers):
+            saved._fill(found, numbers)
 
     # What it brought.
 

@@ -95,6 +95,9 @@ class Value:
         """The names of its axes."""
         return list(self._ref.info.axes)
 
+    def __deepcopy__(self, memo: Any) -> Value:
+        return self  # a place: nothing of it can be changed
+
     def __repr__(self) -> str:
         return f"<{self.path}: {self.layout} [{' '.join(self.dims)}]: {self.info.meaning}>"
 
@@ -250,6 +253,12 @@ class Node:
             return self
         if self._kind == "model" and name == "layers":
             return Layers(self._root)
+        if self._kind == "model" and name == "vision":
+            if self._root._size("vision_layers") == 0:
+                raise AttributeError("the model sees no images: it has no vision")
+            return Node(self._root, "vision", "vision")
+        if self._kind == "vision" and name == "layers":
+            return Layers(self._root, "vision.layers")
         if self._kind == "layers" and name in ("self_attn", "mlp"):
             return Node(self._root, f"{self._path}.{name}", f"layers.{name}")
         path = f"{self._path}.{name}" if self._path else name
@@ -304,16 +313,20 @@ class Node:
         self.layer_output = hidden
 
     def _layer(self) -> int:
-        layer = _core.ValueRef.parse(f"{self._path}.layer_output").layer
-        if self._kind != "layers" or layer is None:
+        layer = None
+        if self._kind == "layers":
+            layer = _core.ValueRef.parse(f"{self._path}.layer_output").layer
+        if layer is None:
             raise AttributeError("layers alone can be skipped, one by one")
         return layer
 
     def __dir__(self) -> list[str]:
         names = [name for name, info in INFOS.items() if info.module == self._kind]
         names += _LEAVES.get(self._kind, ())
-        if self._kind == "model":
+        if self._kind in ("model", "vision"):
             names.append("layers")
+        if self._kind == "model" and self._root._size("vision_layers"):
+            names.append("vision")
         if self._kind == "layers":
             names += ["self_attn", "mlp", "input", "output", "skip", "skip_with"]
         if self._kind == "leaf":
@@ -327,13 +340,15 @@ class Node:
 
 
 class Layers:
-    """The blocks: ``layers[3]``, ``layers[-1]``, ``layers[2:5]``, ``layers[:]``."""
+    """The blocks: ``layers[3]``, ``layers[-1]``, ``layers[2:5]``, ``layers[:]``; of the model, or of
+    its vision tower."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, path: str = "layers") -> None:
         self._root = root
+        self._path = path
 
     def __len__(self) -> int:
-        return self._root._size("num_layers")
+        return self._root._size("num_layers" if self._path == "layers" else "vision_layers")
 
     def __getitem__(self, index: int | slice) -> Node:
         count = len(self)
@@ -342,12 +357,12 @@ class Layers:
             if step != 1:
                 raise IndexError("a range of layers has no step")
             if index == slice(None):
-                return Node(self._root, "layers[*]", "layers")
-            return Node(self._root, f"layers[{begin}:{end}]", "layers")
+                return Node(self._root, f"{self._path}[*]", self._path)
+            return Node(self._root, f"{self._path}[{begin}:{end}]", self._path)
         layer = int(index)
         if not -count <= layer < count:
             raise IndexError(f"there is no layer {layer}; there are {count}")
-        return Node(self._root, f"layers[{layer % count}]", "layers")
+        return Node(self._root, f"{self._path}[{layer % count}]", self._path)
 
     def __iter__(self) -> Iterator[Node]:
         return (self[i] for i in range(len(self)))

@@ -115,6 +115,13 @@ class Attributor {
     PHIDIAS_CHECK_OK(check());
     PHIDIAS_TRY(clean_run_, run_of(clean_, {}));
     PHIDIAS_TRY(corrupt_run_, run_of(corrupt_, {}));
+    runs_ = 2;
+    if (options_.method == AttributionMethod::kIntegrated) {
+      runs_ += options_.steps * value_count();
+    } else if (options_.drop) {
+      runs_ += engine_.model().info().num_layers;
+    }
+    PHIDIAS_CHECK_OK(tell(2));
     result_.clean = clean_run_.metric;
     result_.corrupt = corrupt_run_.metric;
     result_.entries.assign(corrupt_run_.entries.begin(),
@@ -132,6 +139,13 @@ class Attributor {
   }
 
  private:
+  // More runs are done.
+  Status tell(size_t count) {
+    done_ += count;
+    if (!options_.progress || options_.progress(done_, runs_)) return {};
+    return Error{Code::kCancelled, "the attribution was stopped", {}};
+  }
+
   Status check() const {
     if (clean_.size() != corrupt_.size()) {
       return invalid("the clean text has " + std::to_string(clean_.size()) +
@@ -213,6 +227,7 @@ class Attributor {
     std::vector<std::vector<double>> sums(result_.entries.size());
     for (size_t layer = 0; layer < layers; ++layer) {
       PHIDIAS_TRY(const Traced run, run_of(corrupt_, layer));
+      PHIDIAS_CHECK_OK(tell(1));
       for (size_t i = 0; i < sums.size(); ++i) {
         PHIDIAS_TRY(const Tensor part, estimate(run, i));
         sums[i].resize(part.floats.size());
@@ -252,6 +267,7 @@ class Attributor {
         trace.read(Read{value, Read::Moment::kGradient});
         trace.metric(metric_);
         PHIDIAS_TRY(const Traced run, trace.run());
+        PHIDIAS_CHECK_OK(tell(1));
         const std::vector<float>& gradient = run.entries.front().tensor.floats;
         for (size_t k = 0; k < sum.size(); ++k) sum[k] += static_cast<double>(gradient[k]);
       }
@@ -274,6 +290,8 @@ class Attributor {
   Traced clean_run_;
   Traced corrupt_run_;
   Attribution result_;
+  size_t done_ = 0;
+  size_t runs_ = 0;
 };
 
 }  // namespace

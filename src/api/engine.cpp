@@ -147,6 +147,10 @@ EditsInForce::~EditsInForce() {
   if (engine_ != nullptr) engine_->impl_->in_force.erase(number_);
 }
 
+void Engine::interrupt_with(std::function<bool()> asked) {
+  impl_->stepper->interrupt_with(std::move(asked));
+}
+
 Status Engine::step(std::span<const Row> rows, const LogitsSink& sink) {
   return impl_->stepper->step(rows, sink);
 }

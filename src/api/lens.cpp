@@ -20,7 +20,7 @@ constexpr size_t kRowsAtOnce = 16;
 
 // Calls each(row, logits) for the rows of a residual stream, a few at a time.
 template <typename Each>
-void project(Engine& engine, std::span<const float> residual, Each&& each) {
+Status project(Engine& engine, std::span<const float> residual, Each&& each) {
   RunContext& context = engine.stepper().context();
   const ModelSpec& spec = engine.stepper().spec();
   const ModelWeights& weights = engine.stepper().weights();
@@ -28,6 +28,8 @@ void project(Engine& engine, std::span<const float> residual, Each&& each) {
   Activations normed;
   std::vector<float> logits(std::min(rows, kRowsAtOnce) * spec.vocab);
   for (size_t first = 0; first < rows; first += kRowsAtOnce) {
+    if (engine.stepper().interrupted())
+      return Error{Code::kCancelled, "the work was interrupted", {}};
     const size_t count = std::min(kRowsAtOnce, rows - first);
     normed.resize(count, spec.width);
     for (size_t r = 0; r < count; ++r) {
@@ -41,6 +43,7 @@ void project(Engine& engine, std::span<const float> residual, Each&& each) {
       each(first + r, std::span<const float>(row, spec.vocab));
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -54,9 +57,9 @@ Result<Tensor> project_on_vocab(Engine& engine, std::span<const float> residual)
         {{}, {}, "residual"}};
   }
   Tensor logits{TensorType::kF32, {residual.size() / width, engine.vocab()}, {}, {}};
-  project(engine, residual, [&](size_t, std::span<const float> row) {
+  PHIDIAS_CHECK_OK(project(engine, residual, [&](size_t, std::span<const float> row) {
     logits.floats.insert(logits.floats.end(), row.begin(), row.end());
-  });
+  }));
   return logits;
 }
 
@@ -93,10 +96,10 @@ Result<Lens> logit_lens(Engine& engine, std::vector<TokenId> ids, const LensOpti
     lens.positions.push_back(static_cast<uint32_t>(chosen.position(i)));
   lens.best.resize(lens.layers * count);
   for (size_t layer = 0; layer < lens.layers; ++layer) {
-    project(engine, traced.entries[layer].tensor.floats,
-            [&](size_t row, std::span<const float> logits) {
-              lens.best[layer * count + row] = top_tokens(logits, options.top);
-            });
+    PHIDIAS_CHECK_OK(project(engine, traced.entries[layer].tensor.floats,
+                             [&](size_t row, std::span<const float> logits) {
+                               lens.best[layer * count + row] = top_tokens(logits, options.top);
+                             }));
   }
   return lens;
 }

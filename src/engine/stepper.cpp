@@ -123,19 +123,15 @@ Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink, const St
   PHIDIAS_TRY(auto extensions, plan(rows, layers));
   PHIDIAS_CHECK_OK(reserve(extensions));
   try {
-    for (const Extension& extension : extensions) {
-      if (extension.rerun) rerun(extension);
+    const bool complete = std::all_of(extensions.begin(), extensions.end(),
+                                      [&](const Extension& e) { return !e.rerun || rerun(e); }) &&
+                          run(extensions, rows, sink, layers);
+    if (!complete) {
+      abandon(extensions);
+      return Error{Code::kCancelled, "the work was interrupted", {}};
     }
-    run(extensions, rows, sink, layers);
   } catch (const std::bad_alloc&) {
-    // A second run may have overwritten its own pages: such a sequence is empty now.
-    for (const Extension& extension : extensions) {
-      Sequence& sequence = sequences_.at(extension.id);
-      if (extension.rerun && extension.pages.front() == sequence.pages.front()) {
-        sequence.tokens.clear();
-        sequence.pages.clear();
-      }
-    }
+    abandon(extensions);
     return Error{Code::kOutOfMemory,
                  "no memory for the buffers of a step of " + std::to_string(rows.size()) +
                      " rows; try a smaller step_rows",
@@ -148,6 +144,17 @@ Status Stepper::step(std::span<const Row> rows, const LogitsSink& sink, const St
     sequence.factors = extension.factors;
   }
   return {};
+}
+
+// A second run may have overwritten its own pages: such a sequence is empty now.
+void Stepper::abandon(const std::vector<Extension>& extensions) {
+  for (const Extension& extension : extensions) {
+    Sequence& sequence = sequences_.at(extension.id);
+    if (extension.rerun && extension.pages.front() == sequence.pages.front()) {
+      sequence.tokens.clear();
+      sequence.pages.clear();
+    }
+  }
 }
 
 Result<std::vector<Stepper::Extension>> Stepper::plan(std::span<const Row> rows,
@@ -233,7 +240,7 @@ std::vector<const float*> Stepper::given_rows(const Sequence& sequence) {
   return given;
 }
 
-void Stepper::rerun(const Extension& extension) {
+bool Stepper::rerun(const Extension& extension) {
   ++reprefills_;
   const Sequence& sequence = sequences_.at(extension.id);
   const auto pages = page_pointers(extension.pages);
@@ -251,9 +258,11 @@ void Stepper::rerun(const Extension& extension) {
     for (uint32_t i = 0; i < count; ++i) {
       if (tap_wants_output(sequence, at + i)) outputs.push_back(i);
     }
+    if (interrupted()) return false;
     decoder_.forward({{&run, 1}, outputs}, context_);
     compute_logits(outputs.size(), {});
   }
+  return true;
 }
 
 bool Stepper::tap_wants_output(const Sequence& sequence, size_t position) {
@@ -273,7 +282,7 @@ void Stepper::compute_logits(size_t outputs,
 
 // In passes of at most step_rows rows: whole extensions one after another, cut where a pass is
 // full.
-void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row> rows,
+bool Stepper::run(const std::vector<Extension>& extensions, std::span<const Row> rows,
                   const LogitsSink& sink, const StepLayers& layers) {
   std::vector<std::vector<std::byte*>> pages;
   for (const Extension& extension : extensions) pages.push_back(page_pointers(extension.pages));
@@ -281,8 +290,9 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
   std::vector<uint32_t> outputs;
   std::vector<size_t> output_rows;
   size_t filled = 0;
-  auto flush = [&] {
-    if (runs.empty()) return;
+  const auto flush = [&] {
+    if (runs.empty()) return true;
+    if (interrupted()) return false;
     decoder_.forward({runs, outputs, layers.first, layers.end}, context_);
     compute_logits(outputs.size(), [&](size_t output, std::span<const float> logits) {
       if (const size_t row = output_rows[output]; row != kForTaps) sink(row, logits);
@@ -291,6 +301,7 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
     outputs.clear();
     output_rows.clear();
     filled = 0;
+    return true;
   };
   for (size_t e = 0; e < extensions.size(); ++e) {
     const Extension& extension = extensions[e];
@@ -313,10 +324,10 @@ void Stepper::run(const std::vector<Extension>& extensions, std::span<const Row>
       }
       at += count;
       filled += count;
-      if (filled == options_.step_rows) flush();
+      if (filled == options_.step_rows && !flush()) return false;
     }
   }
-  flush();
+  return flush();
 }
 
 }  // namespace phidias

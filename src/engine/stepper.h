@@ -65,6 +65,11 @@ class Stepper {
   }
   Status truncate(SequenceId sequence, uint32_t length);
   Status step(std::span<const Row> rows, const LogitsSink& sink, const StepLayers& layers = {});
+  // Asked before every pass, by the thread that steps; true ends the step with kCancelled. Empty:
+  // nobody is asked.
+  void interrupt_with(std::function<bool()> asked) { interrupted_ = std::move(asked); }
+  // Likewise for work beside the passes.
+  bool interrupted() const { return interrupted_ && interrupted_(); }
   // Makes an empty sequence `length` positions long without running any: its keys and values are
   // small numbers without a meaning. For measurements. Errors: as step().
   Status occupy(SequenceId sequence, uint32_t length);
@@ -101,9 +106,12 @@ class Stepper {
 
   Result<std::vector<Extension>> plan(std::span<const Row> rows, const StepLayers& layers) const;
   Status reserve(std::vector<Extension>& extensions);
-  void run(const std::vector<Extension>& extensions, std::span<const Row> rows,
+  // These two return false where they were interrupted.
+  bool run(const std::vector<Extension>& extensions, std::span<const Row> rows,
            const LogitsSink& sink, const StepLayers& layers);
-  void rerun(const Extension& extension);
+  bool rerun(const Extension& extension);
+  // A step has failed on its way.
+  void abandon(const std::vector<Extension>& extensions);
   // For each token that the sequence holds the row of an image, or null; empty without images.
   static std::vector<const float*> given_rows(const Sequence& sequence);
   static bool tap_wants_output(const Sequence& sequence, size_t position);
@@ -122,6 +130,7 @@ class Stepper {
   SequenceId next_id_ = 1;
   uint64_t reprefills_ = 0;
   AlignedBuffer<float> logits_;
+  std::function<bool()> interrupted_;
 };
 
 }  // namespace phidias

@@ -48,12 +48,14 @@ def test_patterns_show_themselves(tiny):
     with tiny.trace("abc") as t:
         pattern = t.layers[0].self_attn.attention_probabilities.save()
         part = t.layers[0].self_attn.attention_probabilities[:, 1].save()
+        cut = t.layers[0].self_attn.attention_probabilities[..., 0].save()
         stream = t.layers[0].layer_output.save()
     assert pattern._repr_html_().count("<svg") == 4
     assert "a \u2192 a: 1.000" in pattern._repr_html_()
-    assert part._repr_html_() is None and stream._repr_html_() is None
+    assert stream._repr_html_() is None and cut._repr_html_() is None
+    assert "head 1" in part._repr_html_() and part._repr_html_().count("<svg") == 1
     one = display.attention_pattern(part.numpy(), ["a", "b", "c"], heads=[1])
-    assert "head 1" in one._repr_html_() and one._repr_html_().count("<svg") == 1
+    assert one.panels[0].title == "head 1"
     with pytest.raises(ValueError, match="2 tokens"):
         display.attention_pattern(pattern, ["a", "b"])
 
