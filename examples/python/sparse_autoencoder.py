@@ -37,6 +37,16 @@ class Autoencoder:
     def decode(self, features: np.ndarray) -> np.ndarray:
         return np.asarray(features @ self.decoder * self.scale + self.mean)
 
+    def in_the_engine(self) -> phidias.Autoencoder:
+        """The same directions as the engine has them: of every feature that is above 0."""
+        return phidias.Autoencoder(
+            self.encoder.T / self.scale,
+            np.zeros(FEATURES),
+            self.decoder * self.scale,
+            self.mean,
+            centred=True,
+        )
+
     def train(self, rows: np.ndarray, seed: int = 0) -> None:
         random = np.random.default_rng(seed)
         moments = [[np.zeros_like(w), np.zeros_like(w)] for w in (self.encoder, self.decoder)]
@@ -69,10 +79,10 @@ def main(path: str, picture: str | None = None) -> dict[str, Any]:
     rest = np.square(coder.decode(coder.encode(rows)) - rows).sum()
     explained = 1 - rest / np.square(rows - rows.mean(0)).sum()
 
-    def loss(function: Callable[[np.ndarray], Any] | None = None) -> float:
+    def loss(function: Callable[[np.ndarray], Any] | None = None, edits: Any = None) -> float:
         total, count = 0.0, 0
         for text in held_out:
-            with model.trace(text) as t:
+            with model.trace(text, edits=edits) as t:
                 if function is not None:
                     t.layers[LAYER].layer_output[:, 1:].edit(function)
                 logits = t.logits.save()
@@ -91,13 +101,10 @@ def main(path: str, picture: str | None = None) -> dict[str, Any]:
     recovered = (losses["mean"] - losses["autoencoder"]) / (losses["mean"] - losses["clean"])
     strongest = int((coder.encode(rows) > 0).mean(0).argmax())
 
-    def without_feature(x: np.ndarray) -> np.ndarray:
-        features = coder.encode(x)
-        error = x - coder.decode(features)
-        features[..., strongest] = 0
-        return np.asarray(coder.decode(features) + error)
-
-    losses["without one feature"] = loss(without_feature)
+    # As data, inside the engine: what the autoencoder does not see of the stream stays.
+    stream = model.layers[LAYER].layer_output[:, 1:]
+    edit = phidias.sae(stream, coder.in_the_engine(), scale={strongest: 0})
+    losses["without one feature"] = loss(edits=edit)
     print(f"{len(rows)} tokens; {ACTIVE} of {FEATURES} features explain {explained:.0%} of the variance")
     for name, one in losses.items():
         print(f"loss on held-out text, {name}: {one:.3f}")

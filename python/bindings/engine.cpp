@@ -130,7 +130,9 @@ void bind_sequence(nb::module_& module) {
               return std::vector<TokenId>(tokens.begin(), tokens.end());
             });
           },
-          "The ids that it holds.");
+          "The ids that it holds.")
+      .def("__repr__",
+           [](const Sequence& self) { return "Sequence(" + std::to_string(self.id()) + ")"; });
 }
 
 Dict memory_dict(const MemoryPlan& memory) {
@@ -219,6 +221,13 @@ void bind_engine(nb::module_& module) {
           nb::call_guard<nb::gil_scoped_release>(),
           "An engine of a model. 0 and '' stand for the defaults, which `options` shows filled "
           "in. Takes no cache memory yet.")
+      .def("__repr__",
+           [](const SharedEngine& self) {
+             const EngineOptions& options = self.constant().options();
+             return "Engine(" + std::string(name_of(options.numerics)) + " numerics, " +
+                    options.kv + " cache, context " + std::to_string(options.context) + ", " +
+                    std::to_string(options.threads) + " threads, " + options.isa + ")";
+           })
       .def_prop_ro(
           "options",
           [](const SharedEngine& self) { return options_dict(self.constant().options()); },

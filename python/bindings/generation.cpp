@@ -171,7 +171,11 @@ void bind_answers(nb::module_& module) {
       .def_prop_ro(
           "best", [](const GeneratedToken& self) { return pairs(self.best); },
           nb::sig("def best(self) -> list[tuple[int, float]]"),
-          "The likeliest tokens at this place, as (id, log-probability).");
+          "The likeliest tokens at this place, as (id, log-probability).")
+      .def("__repr__", [](const GeneratedToken& self) {
+        return "Token(" + std::to_string(self.id) +
+               ", log_probability=" + std::to_string(self.log_probability) + ")";
+      });
 
   nb::class_<Choice>(module, "Choice", "One answer.")
       .def_ro("tokens", &Choice::tokens, "Its tokens, with the stop id if one ended it.")
@@ -195,7 +199,10 @@ void bind_answers(nb::module_& module) {
             return self.error ? exception_object(*self.error) : nb::none();
           },
           nb::sig("def error(self) -> Exception | None"),
-          "What ended it, where finish_reason is 'error'.");
+          "What ended it, where finish_reason is 'error'.")
+      .def("__repr__", [](const Choice& self) {
+        return nb::str("Choice({!r}, finish_reason={!r})").format(self.text, name_of(self.finish));
+      });
 
   nb::class_<GenerateResult>(module, "GenerateResult", "All answers to a prompt.")
       .def_ro("choices", &GenerateResult::choices)
@@ -214,7 +221,10 @@ void bind_answers(nb::module_& module) {
           [](const Event& self) {
             return self.finish == FinishReason::kNone ? nb::none() : nb::cast(name_of(self.finish));
           },
-          nb::sig("def finish_reason(self) -> str | None"));
+          nb::sig("def finish_reason(self) -> str | None"))
+      .def("__repr__", [](const Event& self) {
+        return nb::str("Event({!r}, choice={})").format(self.text, self.choice);
+      });
 }
 
 }  // namespace

@@ -55,7 +55,12 @@ void bind_info(nb::module_& module) {
       .def_ro("tensors", &ModelInfo::tensors, "Tensors in the files.")
       .def_ro("files", &ModelInfo::files, "The files of weights.")
       .def_ro("stop_ids", &ModelInfo::stop_ids, "Ids that end an answer.")
-      .def_ro("notices", &ModelInfo::notices, "How something was read that a user should know of.");
+      .def_ro("notices", &ModelInfo::notices, "How something was read that a user should know of.")
+      .def("__repr__", [](const ModelInfo& self) {
+        return "ModelInfo(" + self.type + ", " + std::to_string(self.num_layers) + " layers of " +
+               std::to_string(self.hidden_size) + ", " + std::to_string(self.parameters) +
+               " parameters, '" + self.path + "')";
+      });
 
   nb::class_<Inspection>(module, "Inspection",
                          "What a checkpoint's files say, checked without running the model.")
@@ -68,7 +73,11 @@ void bind_info(nb::module_& module) {
       .def_ro("kv_bytes_per_position", &Inspection::kv_bytes_per_position,
               "Pairs of a cache type and its bytes for one position.")
       .def_ro("problems", &Inspection::problems,
-              "Tensors that are missing, unexpected or misshapen; empty: it can be run.");
+              "Tensors that are missing, unexpected or misshapen; empty: it can be run.")
+      .def("__repr__", [](const Inspection& self) {
+        return "Inspection(" + self.info.type + ", " + std::to_string(self.info.tensors) +
+               " tensors, " + std::to_string(self.problems.size()) + " problems)";
+      });
   module.def(
       "inspect", [](const std::filesystem::path& path) { return unwrap(inspect(path)); },
       nb::arg("path"), ReleaseGil(),

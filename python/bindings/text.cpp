@@ -87,6 +87,10 @@ void bind_tokenizer(nb::module_& module) {
            "The id of the token spelled exactly so, or None.")
       .def("is_special", &Tokenizer::is_special, nb::arg("id"),
            "Whether decode(skip_special=True) leaves this id out.")
+      .def("__repr__",
+           [](const Tokenizer& self) {
+             return "Tokenizer(" + std::to_string(self.size()) + " ids)";
+           })
       .def("__len__", &Tokenizer::size, "The highest id + 1.")
       .def_prop_ro("bos_id", &Tokenizer::bos, "The id that begins a text, or None.")
       .def_prop_ro("eos_id", &Tokenizer::eos, "The id that ends a text, or None.")

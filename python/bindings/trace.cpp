@@ -82,7 +82,12 @@ void bind_trace(nb::module_& module) {
       .def_ro("entries", &TracePlan::entries)
       .def_ro("bytes", &TracePlan::bytes, "Of all that is kept.")
       .def_ro("explicit_layers", &TracePlan::explicit_layers,
-              "Layers whose attention leaves the fast path for this request.");
+              "Layers whose attention leaves the fast path for this request.")
+      .def("__repr__", [](const TracePlan& self) {
+        return "TracePlan(" + std::to_string(self.entries.size()) + " arrays, " +
+               std::to_string(self.bytes) + " bytes, " +
+               std::to_string(self.explicit_layers.size()) + " explicit layers)";
+      });
 
   nb::class_<SharedTrace>(module, "Trace", "One run of one sequence.")
       .def_static(

@@ -22,7 +22,7 @@ from .edits import Edit, Edits, edits_of, positions_of
 from .metrics import Metric
 from .progress import Progress, told
 from .texts import token_text
-from .values import Value
+from .values import Value, key_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -44,11 +44,14 @@ class Pictured:
     def _repr_html_(self) -> str:
         return self.picture()._repr_html_()
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 # Patching and ablation.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep(Pictured):
     """A metric with one place at a time changed: a row for each layer, a column for each position,
     head, or a single one."""
@@ -203,7 +206,7 @@ def _columns(model: Model, ids: list[int], axis: str, metric: NDArray[Any]) -> l
 # Attribution.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribution(Pictured):
     """How much each entry of some values matters to a metric: an estimate of what patching does."""
 
@@ -216,7 +219,7 @@ class Attribution(Pictured):
     """The corrupt text's tokens."""
 
     def __getitem__(self, value: str | Value) -> Floats:
-        return self.values[value if isinstance(value, str) else value.path]
+        return self.values[key_of(value, self.values)]
 
     def by(self, axis: str, value: str | Value | None = None) -> Floats:
         """The sums over all axes but the layers and one: ``positions`` or ``heads`` (or a name that
@@ -224,7 +227,7 @@ class Attribution(Pictured):
         if value is None:
             (path,) = self.values
         else:
-            path = value if isinstance(value, str) else value.path
+            path = key_of(value, self.values)
         ref = _core.ValueRef.parse(path)
         axes = ref.info.axes
         names = {"positions": ("seq", "query"), "heads": ("num_heads", "num_kv_heads", "kv_heads")}
@@ -236,6 +239,18 @@ class Attribution(Pictured):
             array = array[None]
         others = tuple(1 + i for i in range(len(axes)) if i != kept[0])
         return np.asarray(array.sum(others), np.float32)
+
+    def __str__(self) -> str:
+        lines = [f"metric: {self.corrupt:.3f}, {self.clean:.3f} in the clean text"]
+        for path in self.values:
+            table = self.by("positions", path)
+            lines.append(f"{path}, the places that matter most:")
+            for place in np.argsort(-np.abs(table), axis=None, kind="stable")[:5]:
+                layer, position = np.unravel_index(int(place), table.shape)
+                whole = table.shape[1] == len(self.columns)
+                name = self.columns[position] if whole else str(position)
+                lines.append(f"  layer {layer:2} {name:>12} {table[layer, position]:+8.3f}")
+        return "\n".join(lines)
 
     def picture(self) -> Picture:
         """A table of each value: layers by positions."""
@@ -297,7 +312,7 @@ def attribute(
     return Attribution(at_clean, at_corrupt, found, [token_text(model, token) for token in ids])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DirectAttribution(Pictured):
     """What each part of the network adds to a logit, or to the difference of two."""
 
@@ -344,7 +359,7 @@ def direct_attribution(
 # Heads.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeadScores(Pictured):
     """How much of each head's attention is of a kind: ``scores [layers, heads]``."""
 

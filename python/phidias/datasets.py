@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from . import _core
 from .errors import CorruptError, NotFoundError
-from .values import INFOS
+from .values import INFOS, Value
 
 _DTYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1", "BF16": "<u2"}
 
@@ -122,7 +122,12 @@ class ActivationDataset:
             return []
         return [name for name in self.shards[0].names() if name.rpartition(".")[2] in INFOS]
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str | Value) -> Column:
+        """A column by its name, or by the value's path."""
+        if isinstance(name, Value) or "[" in name:
+            ref = name._ref if isinstance(name, Value) else _core.ValueRef.parse(name)
+            names = (one for one in self.values if _core.ValueRef.parse(one) == ref)
+            name = next(names, name.path if isinstance(name, Value) else name)
         return Column(self, name)
 
     @property

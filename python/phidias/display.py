@@ -44,6 +44,8 @@ class Panel:
     title: str = ""
     corner: str = ""
     """What the rows are."""
+    lengths: NDArray[np.float64] | None = None
+    """Of bars, one a row: what a picture file has in place of cells."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def bars(values: Mapping[Any, float] | Sequence[float], *, title: str = "", corn
         columns=["", ""],
         texts=[[f"{x:.3f}", block] for x, block in zip(numbers, blocks)],
         corner=corner,
+        lengths=numbers,
     )
     return Picture(title, [panel])
 
@@ -306,9 +309,13 @@ def _drawn(picture: Picture) -> Any:
         ) from None
     across = min(4, len(picture.panels))
     down = -(-len(picture.panels) // across)
-    widths = [0.9 * len(p.columns) if p.texts is not None else 4.0 for p in picture.panels]
+    widths = [
+        6.0 if p.lengths is not None else 4.0 if p.texts is None else 0.9 * len(p.columns)
+        for p in picture.panels
+    ]
     heights = [0.3 * len(p.rows) + 0.8 if p.texts is not None else 4.0 for p in picture.panels]
-    drawing = figure.Figure(figsize=(across * max(2.5, *widths), down * max(1.5, *heights)))
+    size = (across * max(2.5, *widths), down * max(1.5, *heights))
+    drawing = figure.Figure(figsize=size, layout="constrained")
     if picture.title:
         drawing.suptitle(picture.title)
     ends = [tuple(channel / 255 for channel in end) for end in (_RED, (255, 255, 255), _BLUE)]
@@ -317,9 +324,18 @@ def _drawn(picture: Picture) -> Any:
     for axes in grid[len(picture.panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(grid, picture.panels):
-        axes.imshow(panel.shades, cmap=colour_map, vmin=-1, vmax=1, aspect="auto")
         axes.set_title(panel.title, fontsize=9)
         axes.set_ylabel(panel.corner, fontsize=8)
+        if panel.lengths is not None:
+            places = range(len(panel.rows))
+            colours = [ends[0] if x < 0 else ends[2] for x in panel.lengths]
+            texts = [text[0] for text in panel.texts or ()]
+            axes.bar_label(axes.barh(places, panel.lengths, color=colours), texts, fontsize=7, padding=2)
+            axes.set_yticks(places, panel.rows, fontsize=7)
+            axes.margins(x=0.3, y=0.01)
+            axes.invert_yaxis()
+            continue
+        axes.imshow(panel.shades, cmap=colour_map, vmin=-1, vmax=1, aspect="auto")
         axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=60, fontsize=7)
         axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=7)
         for r, texts in enumerate(panel.texts or ()):

@@ -187,6 +187,8 @@ def edits_of(edits: Any) -> list[Edit]:
         return []
     if isinstance(edits, (Edit, str, Mapping)):
         edits = [edits]
+    if hasattr(edits, "steer"):
+        raise TypeError("a control vector becomes edits by steer(): edits=vector.steer(4)")
     found: list[Edit] = []
     for edit in edits:
         if isinstance(edit, Edit):

@@ -16,7 +16,7 @@ from .edits import Edit
 from .errors import CancelledError
 from .progress import Teller
 from .trace import joined
-from .values import Value
+from .values import Value, key_of, near
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -122,11 +122,8 @@ def request_of(
     for token, bias in given.pop("logit_bias", {}).items():
         sampling.add_logit_bias(token, bias)
     request.sampling = sampling
-    if given:
-        raise TypeError(
-            f"{', '.join(sorted(given))}: no such option; there are "
-            f"{', '.join(GenerateOptions.__annotations__)}"
-        )
+    for name in given:
+        raise TypeError(f"{name}: no such option; {near(name, GenerateOptions.__annotations__)}")
     whole = Request(request, list(kept))
     for image in images:
         request.add_image(image)
@@ -219,10 +216,7 @@ class Generation:
         return self._result.total_seconds
 
     def __getitem__(self, value: str | Value) -> NDArray[Any]:
-        key = value if isinstance(value, str) else value.path
-        if key not in self.values:
-            raise KeyError(f"{key} was not read; there are {', '.join(self.values) or 'no reads'}")
-        return self.values[key]
+        return self.values[key_of(value, self.values)]
 
     def __str__(self) -> str:
         return self.text
@@ -353,6 +347,9 @@ class Stream(Iterator[_core.Event]):
 
     def _finish(self) -> None:
         self._result = Generation(self._runner.finish(self._ticket), self._kept)
+
+    def __repr__(self) -> str:
+        return "<Stream, on its way>" if self._result is None else f"<Stream of {self._result!r}>"
 
     def __aiter__(self) -> Stream:
         return self

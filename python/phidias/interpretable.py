@@ -288,8 +288,9 @@ class Interpretable(Root):
         """The k likeliest tokens of probabilities ``[vocab]``, by their texts. Those whose text
         another has already are keyed by their bytes."""
         array = floats(probs)
-        if array.ndim != 1:
-            raise ValueError(f"probabilities are [vocab], not {array.shape}")
+        if array.size != array.shape[-1]:
+            raise ValueError(f"probabilities are [vocab], not {array.shape}: index one of them")
+        array = array.reshape(-1)
         found: dict[str, float] = {}
         for token in np.argsort(-array, kind="stable")[:k]:
             text = self.tokenizer.decode([int(token)])

@@ -264,7 +264,7 @@ def patch_object_attn_lens(
 # The lens as a picture.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Lens:
     """The likeliest tokens after each position, as each layer would have it.
 
@@ -287,6 +287,9 @@ class Lens:
             cells = (f"{text[:width]:>{width}}" for text in texts)
             lines.append(f"{layer:5} " + " ".join(cells))
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def picture(self, title: str = "Logit lens") -> Picture:
         """In colours: blue where the layer is sure of its token."""

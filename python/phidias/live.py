@@ -143,6 +143,8 @@ class Driver:
         self._written, self._patterns = [], {}
         self._live = Live(self._model, self._step, where.position, list(where.tokens))
         self._generator = self._body(self._live)
+        if not isinstance(self._generator, Generator):
+            raise TypeError("a body is a generator: `x = yield m.layers[8].layer_output`")
         self._resume(None, where)
 
     def _visit(self, array: NDArray[np.float32], where: _core.Where) -> None:

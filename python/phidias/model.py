@@ -18,6 +18,7 @@ from .hub import find
 from .images import image_file, with_tags
 from .interpretable import Interpretable, Prompt, is_batch
 from .progress import Progress, told
+from .texts import token_text
 from .trace import joined
 from .values import Value, value_of
 
@@ -205,6 +206,10 @@ class Model(Interpretable):
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text of ids."""
         return self.tokenizer.decode(ids, skip_special=skip_special)
+
+    def token_texts(self, prompt: Prompt) -> list[str]:
+        """The text of each token of a prompt, white space as signs that can be seen: labels."""
+        return [token_text(self, token) for token in self.encode(prompt)]
 
     def trace_image(
         self,

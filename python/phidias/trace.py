@@ -154,6 +154,12 @@ class Saved(NDArrayOperatorsMixin):
         shapes = ", ".join(str(list(array.shape)) for array in self._arrays)
         return f"<{self._name} {shapes}>"
 
+    def __str__(self) -> str:
+        return repr(self) if self._arrays is None or self._batch else str(self.numpy())
+
+    def __format__(self, form: str) -> str:
+        return format(self.numpy() if self.numpy().ndim else self.numpy()[()], form)
+
     def _repr_html_(self) -> str | None:
         """Patterns of all queries and keys of a prompt show themselves in a notebook, head by head."""
         if self._ref.info.layout != "Pattern" or self._ref.many_layers or self._batch:
@@ -216,6 +222,11 @@ class Trace(Root):
         self._results: list[_core.Traced] = []
         self._raised = _core.Raised()
         self._stopped: list[int] | None = None
+
+    def __repr__(self) -> str:
+        prompts = f"{len(self._prompts)} prompts" if self._batch else f"{len(self.ids)} tokens"
+        state = "has run" if self._results else "not run yet"
+        return f"<Trace of {prompts}, {len(self._reads)} kept, {len(self._edits)} edits, {state}>"
 
     # The tree.
 

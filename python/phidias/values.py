@@ -6,7 +6,8 @@ be saved and assigned to; anywhere it makes edits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ _LEAVES = {
 }
 # Which sizes the axes have that count from 0 in every run; the others are positions.
 _AXIS_SIZES = {"num_heads": "num_heads", "num_kv_heads": "num_kv_heads", "kv_heads": "num_kv_heads"}
-_POSITIONS = {"seq", "query"}
+_POSITIONS = {"seq", "query", "patch", "token"}
 
 
 class Root:
@@ -267,7 +268,7 @@ class Node:
         if (value := self._value(name, path)) is not None:
             return value
         raise AttributeError(
-            f"{self._path or 'the model'} has no {name}; there are {', '.join(self.__dir__())}"
+            f"{self._path or 'the model'} has no {name}; {near(name, self.__dir__())}"
         )
 
     def _value(self, name: str, path: str) -> Value | None:
@@ -369,6 +370,26 @@ class Layers:
 
     def __repr__(self) -> str:
         return f"<{len(self)} layers>"
+
+
+def key_of(value: Value | str, known: Iterable[str]) -> str:
+    """Which of some paths a value has, however it is spelled. Raises KeyError with those there are."""
+    path = value if isinstance(value, str) else value.path
+    paths = list(known)
+    if path in paths:
+        return path
+    try:
+        ref = _core.ValueRef.parse(path)
+        return next(one for one in paths if _core.ValueRef.parse(one) == ref)
+    except (ValueError, StopIteration):
+        raise KeyError(f"{path} was not read; there are {', '.join(paths) or 'no reads'}") from None
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant, as an end of a sentence; else what there is."""
+    names = list(known)
+    found = difflib.get_close_matches(name, names, 3)
+    return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(names)}"
 
 
 def value_of(root: Root, value: Value | str) -> Value:

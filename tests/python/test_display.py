@@ -88,8 +88,21 @@ def test_bars_are_as_long_as_their_numbers():
 
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
 def test_picture_files_are_drawn(tmp_path):
-    display.heat_map(np.eye(3)).save(tmp_path / "map.png")
-    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+    pictures = {
+        "map": display.heat_map(np.eye(3), title="a table"),
+        "bars": display.bars({"a": 2.0, "b": -1.0}),
+        "pattern": display.attention_pattern(np.tril(np.ones((5, 4, 4))), list("abcd")),
+    }
+    for name, picture in pictures.items():
+        assert picture.save(tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+        assert "<svg" in picture.save(tmp_path / f"{name}.svg").read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
+def test_bars_are_drawn_as_long_as_their_numbers():
+    (axes,) = display._drawn(display.bars({"a": 2.0, "b": -1.0})).axes
+    assert [bar.get_width() for bar in axes.patches] == [2, -1]
+    assert [text.get_text() for text in axes.texts] == ["2.000", "-1.000"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is not None, reason="matplotlib is installed")

@@ -139,3 +139,24 @@ def test_tags_stand_for_images_in_text(tiny, seeing):
     assert "<|image_1|>\nu" in prompt.text and prompt.ids.count(-1) == image.tokens
     with pytest.raises(phidias.InvalidArgumentError, match="image_2"):
         _core.encode_with_images(tiny.tokenizer, "<|image_1|><|image_2|>", [image])
+
+
+def test_the_towers_values_hang_on_the_model(seeing, tiny, folder):
+    layers = seeing.vision.layers
+    assert len(layers) == seeing.info.vision_layers > 0
+    assert layers[-1].block_output.path == f"vision.layers[{len(layers) - 1}].block_output"
+    assert layers[:].block_output.path == "vision.layers[*].block_output"
+    assert {"layers", "patch_embeddings", "image_features"} <= set(dir(seeing.vision))
+    assert "vision" in dir(seeing) and "vision" not in dir(tiny) and not hasattr(tiny, "vision")
+    assert seeing.vision.support() == dict.fromkeys(
+        ("patch_embeddings", "merged_patches", "image_features")
+    )
+    file = folder / "images" / "gray.png"
+    path = "vision.layers[0].block_output"
+    _, by_path = seeing.trace_image(file, path)
+    _, by_value = seeing.trace_image(file, [layers[0].block_output, layers[0].block_output[:, :2]])
+    assert np.array_equal(by_value[path], by_path[path])
+    with pytest.raises(IndexError, match="no layer 99"):
+        layers[99]
+    with pytest.raises(AttributeError, match="skipped"):
+        layers[0].skip()
