@@ -73,9 +73,9 @@ struct MatmulArgs {
 using MatmulFn = void (*)(const MatmulArgs&);
 
 // Floats of scratch a matmul call may use: totals and weights of a block of outputs, then room for
-// decoded weight rows or the numbers of a block of activation rows.
-inline constexpr size_t kScratchTotalsBytes = 96 * 1024;
-inline constexpr size_t kScratchWeightRows = 56;
+// decoded weight rows, or for the values and numbers of a block of activation rows.
+inline constexpr size_t kScratchTotalsBytes = 224 * 1024;
+inline constexpr size_t kScratchWeightRows = 104;
 constexpr size_t matmul_scratch_floats(size_t cols) {
   return kScratchTotalsBytes / sizeof(float) +
          kScratchWeightRows * ((cols < 512 ? 512 : cols) + 64);

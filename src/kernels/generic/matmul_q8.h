@@ -4,7 +4,7 @@
 // it, four neighbouring columns of one weight row are a lane of 32 bits: an activation row's four
 // values are broadcast against them, and what adds up in a lane is the integer sum of one output.
 // All that is at work lies in the first-level cache; an output's chain (order.h) waits in between
-// in `chains`.
+// in `chains`, in the second-level cache like the chunk of the activations.
 //
 // Q is the arithmetic of an instruction set and a format:
 //   kOuts      weight rows of a panel
@@ -38,6 +38,11 @@ namespace phidias::generic {
 // for the next ones. Each row is read once for kOuts outputs, so that any cache is near enough.
 inline constexpr size_t kMostRowsOfBlock = 192;
 inline constexpr size_t kChunkGroups = kChunkColumns / kQuantGroup;
+// Panels of so many weight rows go through a chunk of the activations before its next one: a chunk
+// of a block's rows is 96 KiB, where whole rows of a wide matrix would not fit into the
+// second-level cache. Few rows do, and memory gives more when each weight row is read to its end.
+inline constexpr size_t kOutsOfBlock = 256;
+inline constexpr size_t kRowsToChunk = 64;
 
 // So many rows of outputs lie in as many pages, often in the same few sets of the caches, and are
 // not read before all of them are written: they go past the caches.
@@ -66,9 +71,13 @@ struct NextPanel {
   const std::byte* first = nullptr;  // of the pieces, each of them in another tile
   size_t stride = 0;
   size_t bytes = 0;  // of a piece
+  // The tiles of activation rows take turns: too much asked for at once makes the thread wait.
+  size_t turns = 1;  // a power of two
+  size_t turn = 0;
 
-  // The share of group `group` of this panel.
+  // The share of group `group` of this panel, if it is this turn's.
   [[gnu::always_inline]] inline void prefetch(size_t group) const {
+    if ((group & (turns - 1)) != turn) return;
     if constexpr (kParts > 1) {
       prefetch_piece(group / kParts, group % kParts * bytes / kParts,
                      (group % kParts + 1) * bytes / kParts);
@@ -154,18 +163,31 @@ struct RowNumbers {
 
   // Second terms of all rows, by group.
   void gather_seconds(const QuantizedRows& q) {
+    // Counted, then placed: row by row, as they lie.
+    std::memset(firsts, 0, (groups + 1) * sizeof(*firsts));
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t g = 0; g < groups; ++g)
+        firsts[g] += q.second_scales[row * groups + g] != 0 ? 1 : 0;
+    }
     uint32_t count = 0;
-    for (size_t g = 0; g < groups; ++g) {
+    for (size_t g = 0; g <= groups; ++g) {
+      const uint32_t of_group = firsts[g];
       firsts[g] = count;
-      for (size_t row = 0; row < rows; ++row) {
+      count += of_group;
+    }
+    if (count == 0) return;
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t g = 0; g < groups; ++g) {
         const size_t at = row * groups + g;
         if (q.second_scales[at] == 0) continue;
-        Second& second = seconds[count++];
+        Second& second = seconds[firsts[g]++];
         second = {static_cast<uint32_t>(row), q.second_scales[at], q.second_sums[at], {}};
         fill_bias(q.second_values + at * kQuantGroup, 1, second.bias_sums);
       }
     }
-    firsts[groups] = count;
+    // Each has come to the next one's beginning.
+    std::memmove(firsts + 1, firsts, groups * sizeof(*firsts));
+    firsts[0] = 0;
   }
 };
 
@@ -236,17 +258,39 @@ template <class Q, size_t kRows, bool kAlone>
   }
 }
 
+// The values of a block's rows, a chunk of columns of all rows after another: rows of wide matrices
+// lie a multiple of pages apart, where a chunk of them would share a few sets of the caches.
+class PackedRows {
+ public:
+  PackedRows(int8_t* memory, const QuantizedRows& q, size_t rows, size_t groups)
+      : values_(memory), rows_(rows) {
+    for (size_t group = 0; group < groups; group += kChunkGroups) {
+      const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
+      for (size_t r = 0; r < rows; ++r, memory += count * kQuantGroup) {
+        std::memcpy(memory, q.values + (r * groups + group) * kQuantGroup, count * kQuantGroup);
+      }
+    }
+  }
+  // Of row `row`, in the chunk of `count` groups that begins with `group`.
+  const int8_t* at(size_t row, size_t group, size_t count) const {
+    return values_ + (group * rows_ + row * count) * kQuantGroup;
+  }
+
+ private:
+  const int8_t* values_;
+  size_t rows_;
+};
+
 // The first terms of a tile of kRows rows, which begins with row `row` of the block.
 template <class Q, size_t kRows>
-void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const QuantizedRows& q,
+void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const PackedRows& values,
                      size_t row, size_t group, size_t count, float* chains,
                      const NextPanel<Q>* next) {
-  const size_t cols = numbers.groups * kQuantGroup;
   const int8_t* x[kRows];
   float* chains_of[kRows];
 #pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
-    x[r] = q.values + (row + r) * cols + group * kQuantGroup;
+    x[r] = values.at(row + r, group, count);
     chains_of[r] = chains + (row + r) * Q::kOuts;
   }
   multiply_tile<Q, kRows, false>(panel, 0, count, x, numbers.tile_scales(row, kRows, group),
@@ -284,15 +328,40 @@ NextPanel<Q> next_panel(const MatmulArgs& args, size_t out, size_t group) {
           args.row_bytes, count * args.row_bytes / groups};
 }
 
+// Writes what a panel's chains have come to: outputs [o, o + outs), those before args.out_begin
+// left out.
+template <class Q>
+void store_panel(const MatmulArgs& args, const float* chains, size_t rows, size_t o, size_t outs,
+                 float* y) {
+  constexpr size_t kOuts = Q::kOuts;
+  const size_t skipped = o < args.out_begin ? args.out_begin - o : 0;
+  const bool whole_lines = outs - skipped == kOuts &&
+                           reinterpret_cast<uintptr_t>(y + o) % kLine == 0 &&
+                           args.y_stride * sizeof(float) % kLine == 0;
+  if (rows >= kRowsToStream && whole_lines) {
+    for (size_t r = 0; r < rows; ++r) Q::stream(y + r * args.y_stride + o, chains + r * kOuts);
+    return;
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    std::memcpy(y + r * args.y_stride + o + skipped, chains + r * kOuts + skipped,
+                (outs - skipped) * sizeof(float));
+  }
+}
+
 // A block of activation rows against all outputs.
 template <class Q>
 void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows, float* y) {
   constexpr size_t kOuts = Q::kOuts;
+  static_assert(kOutsOfBlock % kOuts == 0);
   const size_t groups = args.cols / kQuantGroup;
+  const size_t outs_at_once = rows < kRowsToChunk ? kOuts : kOutsOfBlock;
   std::byte* memory = reinterpret_cast<std::byte*>(args.scratch);
   Panel<Q>& panel = *reinterpret_cast<Panel<Q>*>(memory);
-  float* chains = reinterpret_cast<float*>(memory + sizeof(Panel<Q>));  // [rows][kOuts]
-  RowNumbers<Q> numbers(chains + rows * kOuts, rows, groups);
+  // [panels][rows][kOuts]
+  float* chains = reinterpret_cast<float*>(memory + sizeof(Panel<Q>));
+  int8_t* values = reinterpret_cast<int8_t*>(chains + rows * outs_at_once);
+  const PackedRows packed(values, q, rows, groups);
+  RowNumbers<Q> numbers(values + rows * args.cols, rows, groups);
 
   // Tiles of equal size, but for the last.
   const size_t tiles = (rows + Q::kRows - 1) / Q::kRows;
@@ -301,54 +370,61 @@ void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows,
   for (size_t r = 0; r < rows; r += step) numbers.gather(q, r, rows_at(r));
   numbers.gather_seconds(q);
 
-  for (size_t o = args.out_begin / Q::kTileRows * Q::kTileRows; o < args.out_end; o += kOuts) {
-    const size_t outs = args.out_end - o < kOuts ? args.out_end - o : kOuts;
-    std::memset(chains, 0, rows * kOuts * sizeof(float));
-    for (size_t group = 0; group < groups; group += kChunkGroups) {
-      const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
-      Q::unpack(args, o, outs, group, count, panel);
-      const bool last_chunk = group + count == groups;
-      const NextPanel<Q> next =
-          next_panel<Q>(args, last_chunk ? o + kOuts : o, last_chunk ? 0 : group + count);
-      for (size_t r = 0; r < rows; r += step) {
-        with_constant<Q::kRows>(rows_at(r), [&](auto constant) {
-          add_first_terms<Q, constant.kValue>(panel, numbers, q, r, group, count, chains,
-                                              r == 0 ? &next : nullptr);
+  // One panel's groups [group, group + count).
+  const auto multiply_panel = [&](NextPanel<Q> next, size_t group, size_t count, float* of_panel) {
+    next.turns = tiles < 2 ? 1 : tiles < 4 ? 2 : 4;
+    for (size_t r = 0; r < rows; r += step) {
+      with_constant<Q::kRows>(rows_at(r), [&](auto constant) {
+        add_first_terms<Q, constant.kValue>(panel, numbers, packed, r, group, count, of_panel,
+                                            next.turn < next.turns ? &next : nullptr);
+      });
+      ++next.turn;
+    }
+    for (size_t g = 0; g < count; ++g) {
+      const size_t last = numbers.firsts[group + g + 1];
+      for (size_t i = numbers.firsts[group + g]; i < last; i += Q::kRows) {
+        with_constant<Q::kRows>(last - i < Q::kRows ? last - i : Q::kRows, [&](auto constant) {
+          add_second_terms<Q, constant.kValue>(panel, numbers.seconds + i, q, args.cols, group + g,
+                                               g, of_panel);
         });
       }
-      for (size_t g = 0; g < count; ++g) {
-        const size_t last = numbers.firsts[group + g + 1];
-        for (size_t i = numbers.firsts[group + g]; i < last; i += Q::kRows) {
-          with_constant<Q::kRows>(last - i < Q::kRows ? last - i : Q::kRows, [&](auto constant) {
-            add_second_terms<Q, constant.kValue>(panel, numbers.seconds + i, q, args.cols,
-                                                 group + g, g, chains);
-          });
-        }
+    }
+  };
+
+  const size_t first_out = args.out_begin / Q::kTileRows * Q::kTileRows;
+  for (size_t begin = first_out; begin < args.out_end; begin += outs_at_once) {
+    const size_t end = args.out_end - begin < outs_at_once ? args.out_end : begin + outs_at_once;
+    std::memset(chains, 0, rows * outs_at_once * sizeof(float));
+    const auto chains_at = [&](size_t o) { return chains + (o - begin) * rows; };
+    const auto outs_at = [&](size_t o) { return end - o < kOuts ? end - o : kOuts; };
+    for (size_t group = 0; group < groups; group += kChunkGroups) {
+      const size_t count = groups - group < kChunkGroups ? groups - group : kChunkGroups;
+      const bool last_chunk = group + count == groups;
+      for (size_t o = begin; o < end; o += kOuts) {
+        Q::unpack(args, o, outs_at(o), group, count, panel);
+        const bool last_panel = end - o <= kOuts;
+        const NextPanel<Q> next = !last_panel  ? next_panel<Q>(args, o + kOuts, group)
+                                  : last_chunk ? next_panel<Q>(args, end, 0)
+                                               : next_panel<Q>(args, begin, group + count);
+        multiply_panel(next, group, count, chains_at(o));
       }
     }
-    const size_t skipped = o < args.out_begin ? args.out_begin - o : 0;
-    const bool whole_lines = outs - skipped == kOuts &&
-                             reinterpret_cast<uintptr_t>(y + o) % kLine == 0 &&
-                             args.y_stride * sizeof(float) % kLine == 0;
-    if (rows >= kRowsToStream && whole_lines) {
-      for (size_t r = 0; r < rows; ++r) Q::stream(y + r * args.y_stride + o, chains + r * kOuts);
-      continue;
-    }
-    for (size_t r = 0; r < rows; ++r) {
-      std::memcpy(y + r * args.y_stride + o + skipped, chains + r * kOuts + skipped,
-                  (outs - skipped) * sizeof(float));
-    }
+    for (size_t o = begin; o < end; o += kOuts)
+      store_panel<Q>(args, chains_at(o), rows, o, outs_at(o), y);
   }
   Q::end_streams();
 }
 
 template <class Q>
 void matmul_q8_panels(const MatmulArgs& args) {
-  constexpr size_t kFixedBytes = sizeof(Panel<Q>) + kMostRowsOfBlock * Q::kOuts * sizeof(float);
-  static_assert(kFixedBytes + RowNumbers<Q>::bytes(kMostRowsOfBlock, 1024) <=
-                matmul_scratch_floats(1024 * kQuantGroup) * sizeof(float));
-  static_assert(kFixedBytes + RowNumbers<Q>::bytes(kMostRowsOfBlock, 1) <=
-                matmul_scratch_floats(kQuantGroup) * sizeof(float));
+  constexpr size_t kFixedBytes = sizeof(Panel<Q>) + kMostRowsOfBlock * kOutsOfBlock * sizeof(float);
+  constexpr auto bytes = [](size_t groups) {
+    return kFixedBytes + kMostRowsOfBlock * groups * kQuantGroup +
+           RowNumbers<Q>::bytes(kMostRowsOfBlock, groups);
+  };
+  static_assert(bytes(1024) <= matmul_scratch_floats(1024 * kQuantGroup) * sizeof(float));
+  static_assert(bytes(16) <= matmul_scratch_floats(16 * kQuantGroup) * sizeof(float));
+  static_assert(bytes(1) <= matmul_scratch_floats(kQuantGroup) * sizeof(float));
   for (size_t first = 0; first < args.rows; first += kMostRowsOfBlock) {
     const size_t rows = args.rows - first < kMostRowsOfBlock ? args.rows - first : kMostRowsOfBlock;
     multiply_block<Q>(args, args.q.from(first, args.cols), rows, args.y + first * args.y_stride);

@@ -15,44 +15,46 @@ namespace {
 //
 // A tap on queries, keys or values is between the two parts.
 template <bool kRotate, bool kStore>
-void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t first_row) {
+void rotate_and_store(const BlockArgs& args, const BatchRun& run, size_t row) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
   const KernelTable& kernels = *args.context.kernels;
   const size_t dim = attention.head_dim;
   const size_t half = args.spec.rope.rotary_dims / 2;
-  const KvStoreFn store_key = kernels.store_key[index_of(layout.type)];
-  const KvStoreFn store_value = kernels.store_value[index_of(layout.type)];
-  args.context.threads->run(run.tokens.size(), 1, [&](size_t begin, size_t end, size_t) {
-    for (size_t row = first_row + begin; row < first_row + end; ++row) {
-      float* queries = args.state.qkv.data() + row * attention.qkv_width();
-      float* keys = queries + attention.query_width();
-      const float* values = keys + attention.kv_width();
-      const float* cosine = args.state.rotation.data() + row * 2 * half;
-      if constexpr (kRotate) {
-        for (size_t h = 0; h < attention.heads; ++h)
-          kernels.rope(queries + h * dim, cosine, cosine + half, half);
-        for (size_t h = 0; h < attention.kv_heads; ++h)
-          kernels.rope(keys + h * dim, cosine, cosine + half, half);
-      }
-      if constexpr (!kStore) continue;
-      const size_t position = args.state.positions[row];
-      std::byte* page = run.cache.pages[position / layout.page_positions];
-      const size_t slot = position % layout.page_positions;
-      for (size_t h = 0; h < attention.kv_heads; ++h) {
-        store_key(keys + h * dim, page + layout.key_offset(args.layer, h), slot, dim);
-        store_value(values + h * dim, page + layout.value_offset(args.layer, h), slot, dim);
-      }
+  float* queries = args.state.qkv.data() + row * attention.qkv_width();
+  float* keys = queries + attention.query_width();
+  const float* values = keys + attention.kv_width();
+  const float* cosine = args.state.rotation.data() + row * 2 * half;
+  if constexpr (kRotate) {
+    for (size_t h = 0; h < attention.heads; ++h)
+      kernels.rope(queries + h * dim, cosine, cosine + half, half);
+    for (size_t h = 0; h < attention.kv_heads; ++h)
+      kernels.rope(keys + h * dim, cosine, cosine + half, half);
+  }
+  if constexpr (kStore) {
+    const KvStoreFn store_key = kernels.store_key[index_of(layout.type)];
+    const KvStoreFn store_value = kernels.store_value[index_of(layout.type)];
+    const size_t position = args.state.positions[row];
+    std::byte* page = run.cache.pages[position / layout.page_positions];
+    const size_t slot = position % layout.page_positions;
+    for (size_t h = 0; h < attention.kv_heads; ++h) {
+      store_key(keys + h * dim, page + layout.key_offset(args.layer, h), slot, dim);
+      store_value(values + h * dim, page + layout.value_offset(args.layer, h), slot, dim);
     }
-  });
+  }
 }
 
-void for_each_run(const BlockArgs& args, void (*work)(const BlockArgs&, const BatchRun&, size_t)) {
-  size_t first_row = 0;
-  for (const BatchRun& run : args.batch.runs) {
-    work(args, run, first_row);
-    first_row += run.tokens.size();
-  }
+// All rows at once, whatever sequences they are of.
+void for_each_row(const BlockArgs& args, void (*work)(const BlockArgs&, const BatchRun&, size_t)) {
+  args.context.threads->run(args.state.rows, 1, [&](size_t begin, size_t end, size_t) {
+    size_t first_row = 0;
+    for (const BatchRun& run : args.batch.runs) {
+      const size_t end_row = first_row + run.tokens.size();
+      for (size_t row = std::max(begin, first_row); row < std::min(end, end_row); ++row)
+        work(args, run, row);
+      first_row = end_row;
+    }
+  });
 }
 
 constexpr size_t kTileRows = kAttentionPass / 2;
@@ -93,7 +95,14 @@ void reserve_visible(const BlockArgs& args, size_t longest) {
   }
 }
 
-void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_t thread) {
+// Where a tile begins to read the keys of a head.
+const std::byte* first_keys(const BlockArgs& args, const AttentionTile& tile, size_t head) {
+  const size_t page = args.state.first_keys[tile.first_row] / args.layout.page_positions;
+  return tile.run->cache.pages[page] + args.layout.key_offset(args.layer, head);
+}
+
+void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_t thread,
+            const std::byte* following) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
   StepState& state = args.state;
@@ -126,6 +135,7 @@ void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_
     kernel.visible = state.visible[thread].lists.data();
     kernel.visible_positions = args.spec.mask.blocks->block;
   }
+  kernel.following = following;
   kernel.scratch = args.context.scratch[thread].data();
   const KernelTable& kernels = *args.context.kernels;
   (args.context.numerics == Numerics::kExact ? kernels.attention_exact
@@ -189,16 +199,16 @@ void attention_block(const BlockArgs& args, Taps& taps) {
   taps.at(Site::kPreRotary, state.qkv.data(), attention.qkv_width(), attention.qkv_width());
   if (taps.wants(Site::kAttentionQueries) || taps.wants(Site::kAttentionKeys) ||
       taps.wants(Site::kAttentionValues)) {
-    for_each_run(args, rotate_and_store<true, false>);
+    for_each_row(args, rotate_and_store<true, false>);
     float* queries = state.qkv.data();
     float* keys = queries + attention.query_width();
     taps.at(Site::kAttentionQueries, queries, attention.qkv_width(), attention.query_width());
     taps.at(Site::kAttentionKeys, keys, attention.qkv_width(), attention.kv_width());
     taps.at(Site::kAttentionValues, keys + attention.kv_width(), attention.qkv_width(),
             attention.kv_width());
-    for_each_run(args, rotate_and_store<false, true>);
+    for_each_row(args, rotate_and_store<false, true>);
   } else {
-    for_each_run(args, rotate_and_store<true, true>);
+    for_each_row(args, rotate_and_store<true, true>);
   }
 
   std::vector<AttentionTile>& tiles = state.tiles;
@@ -225,8 +235,12 @@ void attention_block(const BlockArgs& args, Taps& taps) {
     for (size_t share = begin; share < end; ++share) {
       // Heads vary fastest and shares are dealt in turn, so that all threads work on rows of about
       // the same length.
+      const size_t heads = attention.kv_heads;
       for (size_t task = share; task < tasks; task += threads) {
-        attend(args, tiles[task / attention.kv_heads], task % attention.kv_heads, share);
+        const size_t next = task + threads;
+        const std::byte* following =
+            next < tasks ? first_keys(args, tiles[next / heads], next % heads) : nullptr;
+        attend(args, tiles[task / heads], task % heads, share, following);
       }
     }
   });

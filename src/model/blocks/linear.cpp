@@ -11,10 +11,11 @@ namespace {
 // of output.
 constexpr size_t kRowGrain = 16;
 
-// Few activation rows wait for the memory, and a wait in one thread would become one of all. More
-// rows make a call dear, whose numbers are put in order first.
+// Threads get unequal parts of the memory and of the processor, and a wait in one would become one
+// of all. More rows make a call dear, whose numbers are put in order first.
 constexpr size_t kFewRows = 4;
 constexpr size_t kBalancedGrain = 64;
+constexpr size_t kManyRowsGrain = 256;
 constexpr size_t kRowsToBalance = 2048;  // of weights
 
 // What the activations are rounded to for a product.
@@ -135,8 +136,9 @@ void linear(RunContext& context, const Matrix& weights, Activations& x, float* y
       context.kernels->add(y + r * y_stride + begin, bias.data() + begin, end - begin);
     }
   };
-  if (x.rows() <= kFewRows && weights.rows >= kRowsToBalance) {
-    run_balanced(*context.threads, weights.rows, kBalancedGrain, share);
+  if (weights.rows >= kRowsToBalance) {
+    const size_t grain = x.rows() <= kFewRows ? kBalancedGrain : kManyRowsGrain;
+    run_balanced(*context.threads, weights.rows, grain, share);
   } else {
     context.threads->run(weights.rows, kRowGrain, share);
   }
