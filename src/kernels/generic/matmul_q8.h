@@ -35,7 +35,7 @@
 namespace phidias::generic {
 
 // Activation rows that go through one panel before the next: enough to pay for unpacking it again
-// for the next ones. Each row is read once for kOuts outputs, so that any cache is near enough.
+// for the next ones.
 inline constexpr size_t kMostRowsOfBlock = 192;
 inline constexpr size_t kChunkGroups = kChunkColumns / kQuantGroup;
 // Panels of so many weight rows go through a chunk of the activations before its next one: a chunk
