@@ -38,9 +38,6 @@ struct AttentionArgs {
   // p % 64 of visible[r * group + g][p / 64] is set. Rows and heads may share a list.
   const uint64_t* const* visible = nullptr;
   size_t visible_positions = 0;
-  // Keys that the calling thread reads next, in another call: fetched while the last page is worked
-  // off. Null: none are known.
-  const std::byte* following = nullptr;
 };
 using AttentionFn = void (*)(const AttentionArgs&);
 

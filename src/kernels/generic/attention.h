@@ -152,9 +152,6 @@ void attend_queries(const QueryRange& queries) {
       const size_t blocks = kv_blocks(left < args.page_positions ? left : args.page_positions);
       view.next = args.key_pages[page + 1];
       view.next_end = view.next + blocks * view.stored_bytes;
-    } else if (page + 1 >= pages && queries.count <= kTileQueries && args.following != nullptr) {
-      view.next = args.following;
-      view.next_end = view.next + view.blocks * view.stored_bytes;
     }
     Tile tile;
     tile.weights = weights;

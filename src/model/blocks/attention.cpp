@@ -95,14 +95,7 @@ void reserve_visible(const BlockArgs& args, size_t longest) {
   }
 }
 
-// Where a tile begins to read the keys of a head.
-const std::byte* first_keys(const BlockArgs& args, const AttentionTile& tile, size_t head) {
-  const size_t page = args.state.first_keys[tile.first_row] / args.layout.page_positions;
-  return tile.run->cache.pages[page] + args.layout.key_offset(args.layer, head);
-}
-
-void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_t thread,
-            const std::byte* following) {
+void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_t thread) {
   const AttentionSpec& attention = args.spec.attention;
   const KvLayout& layout = args.layout;
   StepState& state = args.state;
@@ -135,7 +128,6 @@ void attend(const BlockArgs& args, const AttentionTile& tile, size_t head, size_
     kernel.visible = state.visible[thread].lists.data();
     kernel.visible_positions = args.spec.mask.blocks->block;
   }
-  kernel.following = following;
   kernel.scratch = args.context.scratch[thread].data();
   const KernelTable& kernels = *args.context.kernels;
   (args.context.numerics == Numerics::kExact ? kernels.attention_exact
@@ -235,12 +227,8 @@ void attention_block(const BlockArgs& args, Taps& taps) {
     for (size_t share = begin; share < end; ++share) {
       // Heads vary fastest and shares are dealt in turn, so that all threads work on rows of about
       // the same length.
-      const size_t heads = attention.kv_heads;
       for (size_t task = share; task < tasks; task += threads) {
-        const size_t next = task + threads;
-        const std::byte* following =
-            next < tasks ? first_keys(args, tiles[next / heads], next % heads) : nullptr;
-        attend(args, tiles[task / heads], task % heads, share, following);
+        attend(args, tiles[task / attention.kv_heads], task % attention.kv_heads, share);
       }
     }
   });
