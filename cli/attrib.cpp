@@ -170,23 +170,31 @@ Result<int> direct(const AttribArguments& arguments, Engine& engine) {
   const size_t heads = engine.model().info().num_heads;
   for (size_t h = 0; h < heads; ++h) table.columns.push_back("head " + std::to_string(h));
   table.columns.emplace_back("mlp");
-  table.values.resize(table.layers * (heads + 1));
-  double embeddings = 0;
+  const auto is_bias = [](const DirectAttribution::Part& part) {
+    return part.name.starts_with("layers.") && part.name.ends_with(".bias");
+  };
+  if (std::any_of(parts->parts.begin(), parts->parts.end(), is_bias))
+    table.columns.emplace_back("bias");
+  const size_t columns = table.columns.size();
+  table.values.resize(table.layers * columns);
+  double outside = 0;
   std::vector<size_t> seen(table.layers);
   for (const DirectAttribution::Part& part : parts->parts) {
     size_t layer = 0;
     if (std::sscanf(part.name.c_str(), "layers.%zu.", &layer) != 1) {
-      embeddings = part.value;
+      outside += part.value;
       continue;
     }
     const bool mlp = part.name.ends_with("mlp_output");
-    table.values[layer * (heads + 1) + (mlp ? heads : seen[layer]++)] = part.value;
+    const size_t column = is_bias(part) ? heads + 1 : mlp ? heads : seen[layer]++;
+    table.values[layer * columns + column] = part.value;
   }
   char note[160];
-  std::snprintf(note, sizeof note,
-                "what each part adds to the metric %.4f, the final norm frozen; embeddings %+.4f, "
-                "sum of all %.4f",
-                parts->logit, embeddings, parts->total);
+  std::snprintf(
+      note, sizeof note,
+      "what each part adds to the metric %.4f, the final norm frozen; outside the layers %+.4f, "
+      "sum of all %.4f",
+      parts->logit, outside, parts->total);
   table.note = note;
   table.title = "Direct attribution";
   const Status shown = show(table, arguments.html);

@@ -6,6 +6,7 @@
 #include "edit_option.h"
 #include "images.h"
 #include "metric_option.h"
+#include "phidias/runs.h"
 #include "phidias/tensors.h"
 
 namespace phidias::cli {
@@ -23,6 +24,7 @@ struct TraceArguments {
   std::vector<std::string> edits;
   uint64_t max_mib = 8192;
   bool plan = false;
+  std::string runs;
   std::string output;
 };
 
@@ -75,7 +77,7 @@ struct Part {
   std::vector<Read> reads;
   Edits edits;
   std::vector<size_t> edit_numbers;  // in the list that was given
-  std::string prefix = {};           // of the tensors' names
+  std::string prefix = {};           // of the tensors' names: of an image's, of a run's
   Traced traced = {};
 };
 
@@ -95,7 +97,8 @@ std::pair<Part, Part> image_and_run(const std::vector<Read>& reads, const Edits&
 void warn(const Part& part) {
   for (size_t i = 0; i < part.edits.size(); ++i) {
     if (part.traced.edits[i].rows > 0) continue;
-    std::fprintf(stderr, "warning: edit %zu touched no position\n", part.edit_numbers[i]);
+    std::fprintf(stderr, "warning: %sedit %zu touched no position\n", part.prefix.c_str(),
+                 part.edit_numbers[i]);
   }
   if (part.traced.all_hidden > 0) {
     std::fprintf(stderr, "note: edits hid every key from %zu queries; their probabilities are 0\n",
@@ -124,11 +127,13 @@ Status save(const std::vector<Part>& parts, const std::string& path) {
           {part.prefix + entry.name, entry.tensor.type, entry.tensor.shape, entry.tensor.data()});
     }
   }
-  std::vector<int64_t> tokens;
-  for (const Part& part : parts)
-    tokens.insert(tokens.end(), part.traced.tokens.begin(), part.traced.tokens.end());
-  if (!tokens.empty())
-    tensors.push_back({"tokens", TensorType::kI64, {tokens.size()}, tokens.data()});
+  std::vector<std::vector<int64_t>> tokens;
+  for (const Part& part : parts) {
+    if (part.traced.tokens.empty()) continue;
+    tokens.emplace_back(part.traced.tokens.begin(), part.traced.tokens.end());
+    tensors.push_back(
+        {part.prefix + "tokens", TensorType::kI64, {tokens.back().size()}, tokens.back().data()});
+  }
   return save_tensors(path, tensors);
 }
 
@@ -157,11 +162,48 @@ Result<std::vector<ImageHandle>> encode(const ImageArguments& arguments, Engine&
   return images;
 }
 
+// A document of runs: a part for each, whose names have the run's in front.
+Result<int> trace_document(const TraceArguments& arguments, Engine& engine) {
+  if (arguments.input.given() || !arguments.reads.empty() || !arguments.gradients.empty() ||
+      !arguments.edits.empty() || !arguments.images.files.empty() || arguments.plan) {
+    return Error{Code::kInvalidArgument,
+                 "is a whole document: texts, reads and edits of its runs stand in it",
+                 {{}, {}, "--runs"}};
+  }
+  auto text = read_input(arguments.runs);
+  if (!text.ok()) return std::move(text).error();
+  auto runs = runs_from_json(*text, engine.model(), TensorFiles::kAllowed, arguments.runs);
+  if (!runs.ok()) return std::move(runs).error();
+  const auto policy = arguments.run.rope_policy();
+  if (!policy.ok()) return policy.error();
+  for (NamedRun& run : *runs) {
+    run.options.rope_switch = *policy;
+    run.options.max_bytes = arguments.max_mib << 20;
+  }
+  auto traced = trace_runs(engine, *runs);
+  if (!traced.ok()) return std::move(traced).error();
+  std::vector<Part> parts;
+  for (size_t i = 0; i < runs->size(); ++i) {
+    NamedRun& run = (*runs)[i];
+    Part& part = parts.emplace_back();
+    part.reads = std::move(run.reads);
+    part.edits = std::move(run.edits);
+    for (size_t e = 0; e < part.edits.size(); ++e) part.edit_numbers.push_back(e + 1);
+    part.prefix = run.name + ".";
+    part.traced = std::move((*traced)[i]);
+    warn(part);
+  }
+  const Status saved = save(parts, arguments.output);
+  if (!saved.ok()) return saved.error();
+  return kExitOk;
+}
+
 Result<int> trace(const TraceArguments& arguments) {
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
   install_interrupt_handler();
+  if (!arguments.runs.empty()) return trace_document(arguments, **engine);
   auto reads = reads_of(arguments, model);
   if (!reads.ok()) return std::move(reads).error();
   auto edits = read_edits(arguments.edits);
@@ -228,6 +270,9 @@ std::function<Result<int>()> setup_trace(CLI::App& app) {
       ->allow_extra_args(false);
   declare_metric(app, arguments->metric);
   declare_edits(app, arguments->edits);
+  app.add_option("--runs", arguments->runs,
+                 "In place of a text, reads and edits: a JSON document of several runs, of which "
+                 "edits may take each other's values; names in the file have the run's in front");
   app.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
       ->capture_default_str()
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));

@@ -93,6 +93,9 @@ struct View {
   View row(size_t index) const;  // of seq or query
   View key(size_t index) const;
   void fill(float value) const;
+  // Every vector along the last axis plus factor times `vector`, which is as long. One of another
+  // length ends the process, as an index out of range does.
+  void add(std::span<const float> vector, float factor = 1) const;
   // Every vector along the last axis is divided by its sum.
   void normalize() const;
   float& operator()(std::initializer_list<size_t> index) const;
@@ -102,12 +105,23 @@ struct View {
 };
 using EditCallback = std::function<void(const View& view, const Where& where)>;
 
+// A value of another run of the same document (phidias/runs.h), in place of a tensor.
+struct RunValue {
+  std::string run;
+  ValueRef value;
+  bool operator==(const RunValue&) const = default;
+};
+// (from, to): the position in the other run, and that which is edited.
+using PositionMap = std::vector<std::pair<int64_t, int64_t>>;
+
 class Edit {
  public:
   ValueRef value;
   EditOp op = EditOp::kZero;
   TensorPointer tensor;  // broadcast from the right against the selected part, page's layout
   TensorPointer second;
+  std::optional<RunValue> from;       // what `tensor` will be
+  PositionMap position_map;           // with `from`: these positions, one for one
   AutoencoderPointer autoencoder;     // kSae: of whole vectors of the value's last axis
   std::vector<FeatureEdit> features;  // each feature once
   bool keep_error = true;             // what the autoencoder does not see stays
@@ -149,9 +163,11 @@ class Operand {
   Operand(std::vector<float> vector);  // NOLINT(google-explicit-constructor): along the last axis
   Operand(Tensor tensor);              // NOLINT(google-explicit-constructor)
   Operand(TensorPointer stored) : tensor(std::move(stored)) {}  // NOLINT
-  Operand(Hidden) : hidden(true) {}  // NOLINT(google-explicit-constructor)
+  Operand(Hidden) : hidden(true) {}                    // NOLINT(google-explicit-constructor)
+  Operand(RunValue other) : from(std::move(other)) {}  // NOLINT(google-explicit-constructor)
 
   TensorPointer tensor;
+  std::optional<RunValue> from;
   double coefficient = 1;
   bool hidden = false;
 };
@@ -202,10 +218,13 @@ Edit on_live(const ValueRef& value, EditCallback callback);
 // The positions (source, target) of another run's value, whole as it was read from position 0.
 Edits patch(const ValueRef& value, const Tensor& source,
             std::span<const std::pair<int64_t, int64_t>> position_map);
+// The same of a run that is named. Of several layers each takes its own, or all take the one.
+Edit patch(const ValueRef& value, RunValue source, PositionMap position_map = {});
 
 // JSON: a list of objects {"value", "op", "at", ...}; the keys are the names of the qualifiers and
-// of the operations' arguments. A tensor is a number, nested lists, or, where `files` allows it,
-// {"file": "v.safetensors", "name": "v"}. Errors: kInvalidArgument with the JSON path.
+// of the operations' arguments. A tensor is a number, nested lists, {"run": "clean", "value":
+// "layers[3].layer_output"}, or, where `files` allows it, {"file": "v.safetensors", "name": "v"}.
+// Errors: kInvalidArgument with the JSON path.
 enum class TensorFiles : uint8_t { kRefused, kAllowed };
 Result<Edits> edits_from_json(std::string_view json, TensorFiles files = TensorFiles::kRefused,
                               const std::string& file = {});

@@ -46,10 +46,12 @@ struct Lens {
 Result<Lens> logit_lens(Engine& engine, std::vector<TokenId> ids, const LensOptions& options = {});
 
 // How much each part of the network adds to a logit, or to the difference of two, at the text's
-// last position. The final norm is frozen at its size in the run, so that the parts add up.
+// last position. The final norm is frozen at its size in the run, so that the parts add up. Biases
+// that belong to no head or block are parts of their own.
 struct DirectAttribution {
   struct Part {
-    std::string name;  // "token_embeddings", "layers.0.self_attn.attention_output[head=3]", ...
+    // "token_embeddings", "layers.0.self_attn.attention_output[head=3]", "lm_head.bias", ...
+    std::string name;
     double value = 0;
   };
   std::vector<Part> parts;
@@ -57,8 +59,7 @@ struct DirectAttribution {
   double logit = 0;  // the model's own number; differs from the total by rounding alone
 };
 // logit(a), or with b logit(a) - logit(b). `by_heads`: attention head by head. Errors: those of
-// Trace; kUnsupported for a model whose final norm takes the mean off or adds a bias, or whose
-// projections have one.
+// Trace; kInvalidArgument for a token that is none, or that the model masks.
 Result<DirectAttribution> direct_attribution(Engine& engine, std::vector<TokenId> ids, TokenId a,
                                              std::optional<TokenId> b = {}, bool by_heads = true);
 

@@ -27,6 +27,7 @@
 #include "phidias/patching.h"
 #include "phidias/perplexity.h"
 #include "phidias/prompt.h"
+#include "phidias/runs.h"
 #include "phidias/sampling.h"
 #include "phidias/status.h"
 #include "phidias/steering.h"

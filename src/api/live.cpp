@@ -128,8 +128,9 @@ Result<View> Live::run_until(const ValueRef& value) {
   edits += on_live(value, [stop](const View& there, const Where& where) {
     each_entry(there, stop->view, where.position, [](float& live, float& ours) { ours = live; });
   });
-  // What enters the layer that the run stops in, to go on from there.
-  const size_t layer = stop->moment.first;
+  // What enters the layer that the run stops in (or the first of skipped ones), to go on from
+  // there.
+  PHIDIAS_TRY(const size_t layer, begin_of_skips(edits, stop->moment.first, spec));
   std::vector<Read> reads(1);
   if (layer == spec.layers) {
     reads.front().value = kValues.layers[-1].layer_output.ref();

@@ -141,12 +141,6 @@ Result<Traced> Trace::run() const {
   PHIDIAS_TRY(auto program, Program::compile(*this));
   PHIDIAS_CHECK_OK(program->taps.allocate());
   if (!program->gradients) return run_steps(program->taps, &program->taps);
-  if (!options_.images.empty()) {
-    return Error{Code::kUnsupported,
-                 "gradients of runs that show images are not taken; leave out the images or the "
-                 "gradients",
-                 {{}, {}, "grad"}};
-  }
   return run_with_gradients(*program);
 }
 
@@ -160,6 +154,7 @@ Result<Traced> Trace::run_with_gradients(Program& program) const {
   std::optional<StreamRecorder> recorder;
   ObjectiveTaps objective(program.gradients->objective(), &program.taps);
   try {
+    program.gradients->follow(program.taps);
     recorder.emplace(stepper.spec(), stored, &objective);
   } catch (const std::bad_alloc&) {
     return Error{Code::kOutOfMemory,

@@ -124,6 +124,9 @@ class VariedRun {
         const bool from_start = lifted || edit.lift || (fast && moves_attention(edit));
         start.position = std::min(start.position, from_start ? 0 : at.first());
       }
+      Edits all = options_.edits;
+      all += edits;
+      PHIDIAS_TRY(start.layer, begin_of_skips(all, start.layer, model_.spec));
       starts.push_back(start);
     }
     return starts;

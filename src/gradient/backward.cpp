@@ -66,6 +66,9 @@ class Backward {
     }
     if (bottom > 0) return;
     for (size_t i = 0; i < rows_ * spec_.width; ++i) stream_[i] *= spec_.embedding_scale;
+    for (size_t r = 0; r < rows_; ++r) {  // an image's row has taken the place of an embedding
+      if (run_.tokens[r] < 0) std::fill_n(stream_.data() + r * spec_.width, spec_.width, 0.0F);
+    }
     visit(Site::kTokenEmbeddings, 0, stream_.data(), spec_.width, spec_.width);
   }
 

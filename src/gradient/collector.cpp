@@ -53,11 +53,12 @@ SiteMask GradientCollector::sites(size_t layer) const {
 }
 
 void GradientCollector::visit(Site site, size_t layer, const SiteRows& gradient) {
+  const bool edited = edits_ != nullptr && (edits_->sites(layer) & mask_of(site)) != 0;
+  if (edited) edits_->receive(site, layer, gradient);
   objective_.add_site_gradient(site, layer, gradient);
   collect({site, layer}, gradient.position, gradient);
   scale({site, layer}, gradient);
-  if (edits_ != nullptr && (edits_->sites(layer) & mask_of(site)) != 0)
-    edits_->visit(site, layer, gradient);
+  if (edited) edits_->visit(site, layer, gradient);
 }
 
 void GradientCollector::visit_pattern(Site site, size_t layer, size_t head,

@@ -36,6 +36,8 @@ class EditDerivative {
   virtual ~EditDerivative() = default;
   // Sites of a layer that have edits; kModelSites as RunTaps has them.
   virtual SiteMask sites(size_t layer) const = 0;
+  // Before visit(): adds what flows to the edited value from where the edit has handed it on.
+  virtual void receive(Site, size_t, const SiteRows&) {}
   virtual void visit(Site site, size_t layer, const SiteRows& gradient) = 0;
   virtual void visit_pattern(Site site, size_t layer, size_t head, const SiteRows& gradient) = 0;
 };

@@ -10,13 +10,7 @@ namespace {
 
 // Why the gradient cannot pass an edit; empty where it can.
 std::string_view obstacle(const Edit& edit) {
-  if (edit.op == EditOp::kSkip) return "skips layers";
   if (edit.op == EditOp::kCallback) return "is a function";
-  if (edit.op == EditOp::kClamp) return "clamps";
-  if (edit.op == EditOp::kSae) return "goes through an autoencoder";
-  if (edit.keep_norm) return "keeps the norm";
-  if (edit.renormalize) return "renormalizes";
-  if (edit.probe != nullptr) return "depends on a probe";
   if (edit.scope == EditScope::kCall) return "has scope \"call\"";
   return {};
 }
@@ -38,8 +32,19 @@ Result<EditDerivatives> EditDerivatives::compile(const Edits& edits, const Reque
     const Edit& edit = edits[number];
     if (const std::string_view why = obstacle(edit); !why.empty()) {
       return Error{Code::kUnsupported,
-                   "gradients pass linear edits alone; this one " + std::string(why),
+                   "gradients do not pass this edit, which " + std::string(why),
                    {{}, {}, "edit " + std::to_string(number + 1)}};
+    }
+    if (edit.op == EditOp::kSkip) {
+      PHIDIAS_TRY(const SkipRange layers, resolve_skip(edit, number, *request.spec));
+      Skip skip{layers, {}, {}};
+      PHIDIAS_TRY(skip.at,
+                  PositionSet::resolve(edit.value.selection.at, request.prompt, request.rows,
+                                       "edit " + std::to_string(number + 1) + ", skip"));
+      derivatives.masks_[layers.from] |= mask_of(Site::kLayerInput);
+      derivatives.masks_[layers.to] |= mask_of(Site::kLayerOutput);
+      derivatives.skips_.push_back(std::move(skip));
+      continue;
     }
     if (before_the_network(edit.value.id)) continue;
     PHIDIAS_TRY(const auto layers, resolve_layers(edit.value, *request.spec));
@@ -66,89 +71,44 @@ void EditDerivatives::each(Site site, size_t layer, Apply apply) const {
   }
 }
 
+uint64_t EditDerivatives::record_bytes() const {
+  uint64_t bytes = 0;
+  for (const EditProgram& program : programs_) bytes += program.record_bytes();
+  return bytes;
+}
+
+void EditDerivatives::receive(Site site, size_t layer, const SiteRows& gradient) {
+  if (site != Site::kLayerInput) return;
+  for (const Skip& skip : skips_) {
+    if (skip.layers.from != layer || skip.gradient.empty()) continue;
+    for (size_t r = 0; r < gradient.rows; ++r) {
+      if (skip.at.index(gradient.position + r) == PositionSet::kNone) continue;
+      const float* handed = skip.gradient.data() + r * gradient.width;
+      for (size_t i = 0; i < gradient.width; ++i)
+        gradient.data[r * gradient.stride + i] += handed[i];
+    }
+  }
+}
+
 void EditDerivatives::visit(Site site, size_t layer, const SiteRows& gradient) {
   each(site, layer, [&](const EditProgram& program) { program.differentiate(gradient); });
+  if (site != Site::kLayerOutput) return;
+  for (size_t i = skips_.size(); i-- > 0;) {  // the last one has replaced what others handed on
+    Skip& skip = skips_[i];
+    if (skip.layers.to != layer) continue;
+    skip.gradient.assign(gradient.rows * gradient.width, 0.0F);
+    for (size_t r = 0; r < gradient.rows; ++r) {
+      if (skip.at.index(gradient.position + r) == PositionSet::kNone) continue;
+      float* row = gradient.data + r * gradient.stride;
+      std::copy_n(row, gradient.width, skip.gradient.data() + r * gradient.width);
+      std::fill_n(row, gradient.width, 0.0F);
+    }
+  }
 }
 
 void EditDerivatives::visit_pattern(Site site, size_t layer, size_t head,
                                     const SiteRows& gradient) {
   each(site, layer, [&](const EditProgram& program) { program.differentiate(head, gradient); });
-}
-
-void EditProgram::differentiate(const SiteRows& gradient) const {
-  std::vector<float> entries;
-  for (size_t r = 0; r < gradient.rows; ++r) {
-    const size_t position = gradient.position + r;
-    const size_t index = at_.index(position);
-    if (index == PositionSet::kNone) continue;
-    float* row = gradient.data + r * gradient.stride + segment_.offset;
-    for (size_t g = 0; g < heads_.size(); ++g) {
-      differentiate_lane({row + heads_[g] * segment_.group_stride, segment_.inner_stride, position,
-                          index, g, heads_[g], segment_.inner, nullptr},
-                         entries);
-    }
-  }
-}
-
-void EditProgram::differentiate(size_t head, const SiteRows& gradient) const {
-  std::vector<float> entries;
-  for_each_selected(head, gradient, [&](const Lane& lane) { differentiate_lane(lane, entries); });
-}
-
-void EditProgram::differentiate_lane(const Lane& lane, std::vector<float>& x) const {
-  x.resize(entry_count_);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = lane.data[entry(i) * lane.stride];
-  switch (edit_->op) {
-    case EditOp::kSet:
-    case EditOp::kZero:
-    case EditOp::kMean:
-    case EditOp::kHide:
-    case EditOp::kUniform:
-      std::fill(x.begin(), x.end(), 0.0F);
-      break;
-    case EditOp::kScale:
-    case EditOp::kProjectOut:
-    case EditOp::kKeepOnly:
-      change(lane, x);  // these maps are their own transposes
-      break;
-    case EditOp::kSwapSubspace: {
-      std::vector<double> kept(x.begin(), x.end());
-      for (const std::vector<double>& direction : basis_) {
-        const double along = std::inner_product(x.begin(), x.end(), direction.begin(), 0.0);
-        for (size_t i = 0; i < x.size(); ++i) kept[i] -= along * direction[i];
-      }
-      std::transform(kept.begin(), kept.end(), x.begin(),
-                     [](double entry) { return static_cast<float>(entry); });
-      break;
-    }
-    case EditOp::kLowRank: {
-      const std::vector<float>& a = edit_->tensor->floats;
-      const std::vector<float>& b = edit_->second->floats;
-      const size_t rank = a.size() / x.size();
-      std::vector<double> change(x.size());
-      for (size_t r = 0; r < rank; ++r) {
-        double inside = 0;
-        for (size_t i = 0; i < x.size(); ++i)
-          inside += static_cast<double>(b[i * rank + r]) * static_cast<double>(x[i]);
-        for (size_t i = 0; i < x.size(); ++i)
-          change[i] += inside * static_cast<double>(a[r * x.size() + i]);
-      }
-      for (size_t i = 0; i < x.size(); ++i) {
-        x[i] = static_cast<float>(static_cast<double>(x[i]) + edit_->coefficient * change[i]);
-      }
-      break;
-    }
-    case EditOp::kAdd:
-    case EditOp::kSteer:
-    case EditOp::kNoise:
-    case EditOp::kOnly:  // what it hides has no probability, so no gradient
-    case EditOp::kClamp:
-    case EditOp::kSae:
-    case EditOp::kSkip:
-    case EditOp::kCallback:
-      return;
-  }
-  for (size_t i = 0; i < x.size(); ++i) lane.data[entry(i) * lane.stride] = x[i];
 }
 
 }  // namespace phidias

@@ -127,11 +127,17 @@ class Reader {
     if (!value->is_boolean()) return fault("must be true or false", key);
     return value->get<bool>();
   }
+  // Not one that wraps around to something else.
+  static bool is_whole(const Json& value) {
+    return value.is_number_integer() &&
+           !(value.is_number_unsigned() &&
+             value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  }
   Result<std::vector<int64_t>> integers(const Json& value, std::string_view key) const {
     std::vector<int64_t> list;
     if (!value.is_array()) return fault("must be a list of whole numbers", key);
     for (const Json& entry : value) {
-      if (!entry.is_number_integer()) return fault("must be a list of whole numbers", key);
+      if (!is_whole(entry)) return fault("must be a list of whole numbers", key);
       list.push_back(entry.get<int64_t>());
     }
     return list;
@@ -142,7 +148,7 @@ class Reader {
     PHIDIAS_TRY(const auto list, integers(*value, key));
     if (list.empty()) return fault("is an empty list", key);
     for (const int64_t index : list) {
-      if (index != static_cast<int32_t>(index)) return fault("is no index", key);
+      if (index != static_cast<int32_t>(index)) return fault("has a number that is no index", key);
       to.push_back(static_cast<int32_t>(index));
     }
     return {};
@@ -155,9 +161,11 @@ class Reader {
       if (!parsed.ok()) return fault(parsed.error().message, key);
       to = std::move(*parsed);
     } else if (value->is_object() && value->contains("token") && value->size() == 1 &&
-               (*value)["token"].is_number_integer()) {
-      to = Positions::where_token((*value)["token"].get<TokenId>());
-    } else if (value->is_number_integer()) {
+               is_whole((*value)["token"])) {
+      const auto token = (*value)["token"].get<int64_t>();
+      if (token != static_cast<TokenId>(token)) return fault("is no token id", key);
+      to = Positions::where_token(static_cast<TokenId>(token));
+    } else if (is_whole(*value)) {
       to = Positions(value->get<int64_t>());
     } else {
       PHIDIAS_TRY(auto list, integers(*value, key));
@@ -174,7 +182,41 @@ class Reader {
   Status optional_tensor(std::string_view key, TensorPointer& to) {
     const Json* value = find(key);
     if (value == nullptr) return {};
+    if (to != nullptr) return fault("is given twice, by two names", key);
     PHIDIAS_TRY(to, tensor(*value, key));
+    return {};
+  }
+  // The edit's first tensor: numbers, or a value of another run.
+  Status operand(std::string_view key, Edit& edit) {
+    const Json* value = find(key);
+    if (value == nullptr || !value->is_object() || !value->contains("run")) {
+      if (value != nullptr && edit.from) return fault("is given twice, by two names", key);
+      return optional_tensor(key, edit.tensor);
+    }
+    if (edit.from || edit.tensor != nullptr) return fault("is given twice, by two names", key);
+    const Json& run = (*value)["run"];
+    const auto place = value->find("value");
+    if (!run.is_string() || value->size() != (place == value->end() ? 1U : 2U) ||
+        (place != value->end() && !place->is_string()))
+      return fault("a run's value has \"run\" and \"value\"", key);
+    edit.from = RunValue{run.get<std::string>(), edit.value};
+    if (place == value->end()) return {};
+    auto ref = parse_value(place->get<std::string>());
+    if (!ref.ok()) return fault(ref.error().message, std::string(key) + "/value");
+    edit.from->value = std::move(*ref);
+    return {};
+  }
+  Status position_map(Edit& edit) {
+    const Json* map = find("position_map");
+    if (map == nullptr) return {};
+    if (!edit.from) return fault("is of the value of another run", "position_map");
+    if (!map->is_array() || map->empty())
+      return fault("is a list of pairs [from, to]", "position_map");
+    for (const Json& pair : *map) {
+      PHIDIAS_TRY(const auto ends, integers(pair, "position_map"));
+      if (ends.size() != 2) return fault("is a list of pairs [from, to]", "position_map");
+      edit.position_map.emplace_back(ends[0], ends[1]);
+    }
     return {};
   }
 
@@ -183,6 +225,10 @@ class Reader {
     if (layers == nullptr) return fault("is missing", "layers");
     PHIDIAS_TRY(const auto list, integers(*layers, "layers"));
     if (list.empty() || list.size() > 2) return fault("is [from, to]", "layers");
+    for (const int64_t layer : list) {
+      if (layer != static_cast<int32_t>(layer))
+        return fault("has a number that is no layer", "layers");
+    }
     edit = skip_layers(static_cast<int32_t>(list.front()), static_cast<int32_t>(list.back()));
     return {};
   }
@@ -195,12 +241,13 @@ class Reader {
     return indices("channels", selection.channels);
   }
   Status read_operands(Edit& edit) {
-    for (const std::string_view key : {std::string_view("tensor"), tensor_key(edit.op)})
-      PHIDIAS_CHECK_OK(optional_tensor(key, edit.tensor));
+    PHIDIAS_CHECK_OK(operand("tensor", edit));
+    if (tensor_key(edit.op) != "tensor") PHIDIAS_CHECK_OK(operand(tensor_key(edit.op), edit));
     if (edit.op == EditOp::kSet) {
-      for (const std::string_view key : {"ref", "saved"})
-        PHIDIAS_CHECK_OK(optional_tensor(key, edit.tensor));
+      for (const std::string_view key : {"ref", "saved", "from"})
+        PHIDIAS_CHECK_OK(operand(key, edit));
     }
+    PHIDIAS_CHECK_OK(position_map(edit));
     if (edit.op == EditOp::kSwapSubspace || edit.op == EditOp::kLowRank)
       PHIDIAS_CHECK_OK(optional_tensor(second_key(edit.op), edit.second));
     PHIDIAS_TRY(edit.coefficient, number("coef", 1));
@@ -211,7 +258,7 @@ class Reader {
     if (edit.op == EditOp::kScale) {
       const bool by = json_->contains("by");
       PHIDIAS_TRY(edit.coefficient, number("by", edit.coefficient));
-      if (!by && edit.tensor == nullptr) return fault("is missing", "by");
+      if (!by && edit.tensor == nullptr && !edit.from) return fault("is missing", "by");
     }
     if (edit.op == EditOp::kClamp) {
       PHIDIAS_TRY(edit.low, number("lo", edit.low));
@@ -345,6 +392,10 @@ Json edit_json(const Edit& edit) {
         selection.channels;
   }
   if (edit.tensor != nullptr) json[tensor_key(edit.op)] = tensor_to_json(*edit.tensor);
+  if (edit.from) {
+    json[tensor_key(edit.op)] = {{"run", edit.from->run}, {"value", edit.from->value.to_string()}};
+    if (!edit.position_map.empty()) json["position_map"] = edit.position_map;
+  }
   if (edit.second != nullptr) json[second_key(edit.op)] = tensor_to_json(*edit.second);
   if (edit.op == EditOp::kSae) {
     json["sae"] = sae_json(*edit.autoencoder);

@@ -56,7 +56,9 @@ Result<Edits> edits_from_line(std::string_view line, TensorFiles files) {
     int32_t from = 0;
     int32_t to = 0;
     if (!(words >> from)) return invalid("write skip FIRST LAST", line);
-    if (!(words >> to)) to = from;
+    to = from;
+    if (!(words >> std::ws).eof() && !(words >> to && (words >> std::ws).eof()))
+      return invalid("write skip FIRST LAST", line);
     edits += skip_layers(from, to);
     return edits;
   }
@@ -83,7 +85,8 @@ Result<Edits> edits_from_line(std::string_view line, TensorFiles files) {
   if (rest.starts_with("clamp ")) {
     std::istringstream words(rest.substr(6));
     Edit edit = make_edit(value, EditOp::kClamp, Operand(0.0));
-    if (!(words >> edit.low >> edit.high)) return invalid("write VALUE clamp LOW HIGH", line);
+    if (!(words >> edit.low >> edit.high) || !(words >> std::ws).eof())
+      return invalid("write VALUE clamp LOW HIGH", line);
     edits += edit;
     return edits;
   }

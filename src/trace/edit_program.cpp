@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 
-#include "base/random.h"
 #include "base/try.h"
-#include "kernels/attention_explicit.h"
 
 namespace phidias {
 namespace {
@@ -16,48 +13,13 @@ Error invalid(std::string message, const std::string& place) {
   return {Code::kInvalidArgument, std::move(message), {{}, {}, place}};
 }
 
-std::string shape_text(std::span<const uint64_t> shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-// A standard normal number of a position and a channel (Box and Muller, 1958): the same in any
-// batch.
-double normal(uint64_t seed, size_t position, size_t channel) {
-  const RandomKey key =
-      draw_key(seed, static_cast<uint32_t>(channel), static_cast<uint32_t>(position));
-  const uint32_t ids[2] = {0, 1};
-  uint64_t bits[2];
-  draw_bits(key, ids, bits);
-  return std::sqrt(-2 * portable_log(open_uniform(bits[0]))) *
-         std::cos(2 * std::numbers::pi * open_uniform(bits[1]));
-}
-
-bool all_finite(const Tensor& tensor) {
-  return std::all_of(tensor.floats.begin(), tensor.floats.end(),
-                     [](float x) { return std::isfinite(x); });
-}
-
-double norm_of(std::span<const float> x) {
-  double sum = 0;
-  for (const float entry : x) sum += static_cast<double>(entry) * static_cast<double>(entry);
-  return std::sqrt(sum);
-}
-
-template <typename A, typename B>
-double dot(const A& a, const B& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
-}
-
 // Which values an operation makes sense at; nothing where at all.
 std::string_view fault(const Edit& edit) {
   const ValueId id = edit.value.id;
   const bool pattern = info_of(id).layout == Layout::kPattern;
   const bool keys_or_values = id == ValueId::kAttentionKeys || id == ValueId::kAttentionValues;
+  if (edit.from && edit.tensor == nullptr)
+    return "is of another run, which there is not: give both in one document of runs";
   switch (edit.op) {
     case EditOp::kHide:
     case EditOp::kOnly:
@@ -102,6 +64,8 @@ std::string_view fault(const Edit& edit) {
     return "has scope \"call\", which is for attention_keys and attention_values";
   if (edit.scope == EditScope::kCall && edit.op == EditOp::kCallback)
     return "is a function, which cannot have scope \"call\"";
+  if (edit.probe != nullptr && edit.op == EditOp::kCallback)
+    return "is a function, which has no condition beside it";
   if (edit.lift && !pattern) return "lifts a mask, which scores and probabilities alone have";
   if (edit.renormalize && id != ValueId::kAttentionProbabilities)
     return "renormalizes, which attention_probabilities alone can be";
@@ -129,6 +93,38 @@ Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpe
   std::vector<size_t> layers(static_cast<size_t>(end - begin));
   std::iota(layers.begin(), layers.end(), static_cast<size_t>(begin));
   return layers;
+}
+
+Result<SkipRange> resolve_skip(const Edit& edit, size_t number, const ModelSpec& spec) {
+  const auto count = static_cast<int64_t>(spec.layers);
+  const int64_t from = edit.skip_from < 0 ? edit.skip_from + count : edit.skip_from;
+  const int64_t to = edit.skip_to < 0 ? edit.skip_to + count : edit.skip_to;
+  const std::string place = "edit " + std::to_string(number + 1) + ", skip";
+  Selection positions_alone;
+  positions_alone.at = edit.value.selection.at;
+  if (edit.value.selection != positions_alone || edit.probe != nullptr)
+    return invalid("layers are skipped at positions, whole and without a condition", place);
+  if (from < 0 || to < from || to >= count) {
+    return invalid("the layers " + std::to_string(edit.skip_from) + " to " +
+                       std::to_string(edit.skip_to) + " do not lie in order among " +
+                       std::to_string(count),
+                   place);
+  }
+  return SkipRange{static_cast<size_t>(from), static_cast<size_t>(to)};
+}
+
+Result<size_t> begin_of_skips(const Edits& edits, size_t first, const ModelSpec& spec) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t i = 0; i < edits.size(); ++i) {
+      if (edits[i].op != EditOp::kSkip) continue;
+      PHIDIAS_TRY(const SkipRange skip, resolve_skip(edits[i], i, spec));
+      if (skip.from >= first || skip.to < first) continue;
+      first = skip.from;
+      moved = true;
+    }
+  }
+  return first;
 }
 
 Result<std::vector<uint32_t>> resolve_indices(const std::vector<int32_t>& wanted, size_t count,
@@ -200,158 +196,6 @@ Result<EditProgram> EditProgram::compile(const Edit& edit, size_t number, size_t
   program.touched_.resize(request.rows);
   PHIDIAS_CHECK_OK(program.compile_operands(place));
   return program;
-}
-
-Status EditProgram::compile_operands(const std::string& place) {
-  for (const TensorPointer& tensor : {edit_->tensor, edit_->second, edit_->probe}) {
-    if (tensor == nullptr) continue;
-    if (tensor->type != TensorType::kF32) return invalid("the tensor is not of floats", place);
-    uint64_t count = 1;
-    for (const uint64_t extent : tensor->shape) count *= extent;
-    if (count != tensor->floats.size() || count == 0)
-      return invalid("the tensor's shape is not that of its numbers", place);
-    if (!all_finite(*tensor)) return invalid("the tensor has an infinity or a NaN", place);
-  }
-  if (edit_->probe != nullptr && edit_->probe->floats.size() != entry_count_) {
-    return invalid("the probe has " + std::to_string(edit_->probe->floats.size()) +
-                       " numbers, the vectors " + std::to_string(entry_count_),
-                   place);
-  }
-  switch (edit_->op) {
-    case EditOp::kScale:
-      if (edit_->tensor == nullptr) return {};
-      [[fallthrough]];
-    case EditOp::kSet:
-    case EditOp::kAdd:
-    case EditOp::kSteer: {
-      PHIDIAS_TRY(operand_, broadcast(*edit_->tensor, place));
-      return {};
-    }
-    case EditOp::kMean: {
-      const std::vector<float>& all = edit_->tensor->floats;
-      if (edit_->tensor->shape.empty() || edit_->tensor->shape.back() != entry_count_)
-        return invalid("the mean is taken of vectors of " + std::to_string(entry_count_), place);
-      const size_t vectors = all.size() / entry_count_;
-      for (size_t c = 0; c < entry_count_; ++c) {
-        double sum = 0;
-        for (size_t v = 0; v < vectors; ++v) sum += static_cast<double>(all[v * entry_count_ + c]);
-        mean_.push_back(static_cast<float>(sum / static_cast<double>(vectors)));
-      }
-      return {};
-    }
-    case EditOp::kProjectOut:
-    case EditOp::kKeepOnly:
-      return compile_basis(*edit_->tensor, place);
-    case EditOp::kSwapSubspace: {
-      PHIDIAS_TRY(operand_, broadcast(*edit_->tensor, place));
-      return compile_basis(*edit_->second, place);
-    }
-    case EditOp::kSae:
-      return check_autoencoder(place);
-    case EditOp::kLowRank: {
-      const std::vector<uint64_t>& a = edit_->tensor->shape;
-      const std::vector<uint64_t>& b = edit_->second->shape;
-      if (a.size() != 2 || b.size() != 2 || a[1] != entry_count_ || b[0] != entry_count_ ||
-          a[0] != b[1]) {
-        return invalid("A " + shape_text(a) + " and B " + shape_text(b) + " must be [r, " +
-                           std::to_string(entry_count_) + "] and [" + std::to_string(entry_count_) +
-                           ", r]",
-                       place);
-      }
-      return {};
-    }
-    default:
-      return {};
-  }
-}
-
-Status EditProgram::check_autoencoder(const std::string& place) const {
-  const Status fits = edit_->autoencoder->check();
-  if (!fits.ok()) return invalid(fits.error().message, place);
-  if (edit_->autoencoder->width() != entry_count_) {
-    return invalid("the autoencoder is of vectors of " +
-                       std::to_string(edit_->autoencoder->width()) + ", these have " +
-                       std::to_string(entry_count_),
-                   place);
-  }
-  for (size_t i = 0; i < edit_->features.size(); ++i) {
-    const FeatureEdit& feature = edit_->features[i];
-    if (feature.feature >= edit_->autoencoder->features())
-      return invalid("there is no feature " + std::to_string(feature.feature), place);
-    if (!std::isfinite(feature.number)) return invalid("a feature's number is not finite", place);
-    for (size_t j = 0; j < i; ++j) {
-      if (edit_->features[j].feature == feature.feature)
-        return invalid("feature " + std::to_string(feature.feature) + " is changed twice", place);
-    }
-  }
-  return {};
-}
-
-// Orthonormal rows that span the directions (Gram and Schmidt, each row twice against rounding).
-Status EditProgram::compile_basis(const Tensor& directions, const std::string& place) {
-  if (directions.floats.size() % entry_count_ != 0 || directions.shape.empty() ||
-      directions.shape.back() != entry_count_) {
-    return invalid("the directions " + shape_text(directions.shape) + " must have rows of " +
-                       std::to_string(entry_count_),
-                   place);
-  }
-  for (size_t begin = 0; begin < directions.floats.size(); begin += entry_count_) {
-    std::vector<double> row(
-        directions.floats.begin() + static_cast<ptrdiff_t>(begin),
-        directions.floats.begin() + static_cast<ptrdiff_t>(begin + entry_count_));
-    const double length = std::sqrt(dot(row, row));
-    for (int pass = 0; pass < 2; ++pass) {
-      for (const std::vector<double>& other : basis_) {
-        const double along = dot(row, other);
-        for (size_t i = 0; i < row.size(); ++i) row[i] -= along * other[i];
-      }
-    }
-    const double left = std::sqrt(dot(row, row));
-    if (left <= 1e-6 * length || length == 0) continue;  // it depends on those before it
-    for (double& x : row) x /= left;
-    basis_.push_back(std::move(row));
-  }
-  if (basis_.empty()) return invalid("the directions are zero", place);
-  return {};
-}
-
-Result<EditProgram::Broadcast> EditProgram::broadcast(const Tensor& tensor,
-                                                      const std::string& place) const {
-  const Layout layout = info_of(id()).layout;
-  const uint64_t positions = at_.size();
-  const uint64_t heads = heads_.size();
-  const uint64_t entries = entry_count_;
-  // The selected part as it is laid out, and which stride each axis has.
-  std::vector<uint64_t> part{1, positions, entries};
-  std::vector<size_t Broadcast::*> strides{nullptr, &Broadcast::by_position, &Broadcast::by_entry};
-  if (layout == Layout::kTokens) {
-    part = {1, positions};
-    strides = {nullptr, &Broadcast::by_position};
-  } else if (layout == Layout::kHeadOutputs) {
-    part = {1, positions, heads, entries};
-    strides = {nullptr, &Broadcast::by_position, &Broadcast::by_head, &Broadcast::by_entry};
-  } else if (has_heads(layout)) {
-    part = {1, heads, positions, entries};
-    strides = {nullptr, &Broadcast::by_head, &Broadcast::by_position, &Broadcast::by_entry};
-  }
-  const Error wrong =
-      invalid("a tensor " + shape_text(tensor.shape) + " cannot be spread over the selected " +
-                  shape_text(part) + " " + std::string(name_of(layout)),
-              place);
-  if (tensor.shape.size() > part.size()) return wrong;
-  Broadcast result;
-  result.data = tensor.floats.data();
-  size_t stride = 1;
-  for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    const size_t axis = part.size() - 1 - i;
-    const uint64_t extent = tensor.shape[tensor.shape.size() - 1 - i];
-    if (extent != 1) {
-      if (extent != part[axis]) return wrong;
-      if (strides[axis] != nullptr) result.*strides[axis] = stride;
-    }
-    stride *= extent;
-  }
-  return result;
 }
 
 void EditProgram::touch(size_t position) {
@@ -430,149 +274,6 @@ void EditProgram::apply(const SitePattern& pattern, const PassState& pass) {
     }
   }
 }
-
-// Gathers the selected entries, changes them, and puts them back: in patterns, where the mask
-// allows.
-void EditProgram::apply_lane(const Lane& lane, std::vector<float>& x) const {
-  if (edit_->op == EditOp::kOnly) return hide_others(lane);
-  const bool scores = id() == ValueId::kAttentionScores;
-  const size_t count = entries_.empty() ? std::min(entry_count_, lane.extent) : entry_count_;
-  x.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    // A key that comes after this pass is as good as hidden.
-    x[i] = entry(i) < lane.extent ? lane.data[entry(i) * lane.stride] : scores ? kHiddenScore : 0;
-  }
-  if (edit_->probe != nullptr && !(dot(x, edit_->probe->floats) > edit_->threshold)) return;
-  change(lane, x);
-  for (size_t i = 0; i < count; ++i) {
-    const size_t e = entry(i);
-    if (e >= lane.extent) continue;
-    if (pattern_ && !edit_->lift && lane.scores[e] == kHiddenScore) continue;
-    lane.data[e * lane.stride] = x[i];
-  }
-  if (!edit_->renormalize) return;
-  double sum = 0;
-  for (size_t k = 0; k < lane.extent; ++k) sum += static_cast<double>(lane.data[k]);
-  for (size_t k = 0; sum != 0 && k < lane.extent; ++k)
-    lane.data[k] = static_cast<float>(static_cast<double>(lane.data[k]) / sum);
-}
-
-void EditProgram::hide_others(const Lane& lane) const {
-  std::vector<bool> kept(lane.extent, entries_.empty());
-  for (const uint32_t key : entries_) {
-    if (key < lane.extent) kept[key] = true;
-  }
-  for (size_t key = 0; key < lane.extent; ++key) {
-    if (!kept[key]) lane.data[key] = kHiddenScore;
-  }
-}
-
-// x = what the basis spans of it.
-void EditProgram::project(std::vector<float>& x) const {
-  std::vector<double> part(x.size());
-  for (const std::vector<double>& direction : basis_) {
-    const double along = dot(x, direction);
-    for (size_t i = 0; i < x.size(); ++i) part[i] += along * direction[i];
-  }
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(part[i]);
-}
-
-void EditProgram::change(const Lane& lane, std::vector<float>& x) const {
-  const float* operand = operand_.data;
-  if (operand != nullptr)
-    operand += lane.index * operand_.by_position + lane.group * operand_.by_head;
-  const auto given = [&](size_t i) {
-    return edit_->coefficient * static_cast<double>(operand[i * operand_.by_entry]);
-  };
-  switch (edit_->op) {
-    case EditOp::kSet:
-      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(given(i));
-      break;
-    case EditOp::kAdd:
-      // The product is rounded first, the sum second, as with arrays of floats.
-      for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(given(i));
-      break;
-    case EditOp::kScale:
-      for (size_t i = 0; i < x.size(); ++i) {
-        x[i] *= static_cast<float>(operand != nullptr ? given(i) : edit_->coefficient);
-      }
-      break;
-    case EditOp::kZero:
-      std::fill(x.begin(), x.end(), 0.0F);
-      break;
-    case EditOp::kMean:
-      std::copy_n(mean_.begin(), x.size(), x.begin());
-      break;
-    case EditOp::kProjectOut: {
-      std::vector<float> part = x;
-      project(part);
-      for (size_t i = 0; i < x.size(); ++i) x[i] -= part[i];
-      break;
-    }
-    case EditOp::kKeepOnly:
-      project(x);
-      break;
-    case EditOp::kSwapSubspace: {
-      std::vector<float> difference(x.size());
-      for (size_t i = 0; i < x.size(); ++i)
-        difference[i] = static_cast<float>(given(i) - static_cast<double>(x[i]));
-      project(difference);
-      for (size_t i = 0; i < x.size(); ++i) x[i] += difference[i];
-      break;
-    }
-    case EditOp::kSteer: {
-      const double before = norm_of(x);
-      for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(given(i));
-      const double after = norm_of(x);
-      if (!edit_->keep_norm || after == 0) break;
-      for (float& entry : x)
-        entry = static_cast<float>(static_cast<double>(entry) * before / after);
-      break;
-    }
-    case EditOp::kClamp:
-      for (float& entry : x) {
-        entry = static_cast<float>(std::clamp(static_cast<double>(entry), edit_->low, edit_->high));
-      }
-      break;
-    case EditOp::kNoise:
-      for (size_t i = 0; i < x.size(); ++i) {
-        const size_t channel = lane.head * segment_.inner + entry(i);
-        x[i] += static_cast<float>(edit_->sigma * normal(edit_->seed, lane.position, channel));
-      }
-      break;
-    case EditOp::kLowRank: {
-      const std::vector<float>& a = edit_->tensor->floats;
-      const std::vector<float>& b = edit_->second->floats;
-      const size_t rank = a.size() / entry_count_;
-      std::vector<double> inside(rank);
-      for (size_t r = 0; r < rank; ++r)
-        inside[r] = dot(x, std::span(a).subspan(r * entry_count_, entry_count_));
-      for (size_t i = 0; i < x.size(); ++i) {
-        x[i] += static_cast<float>(edit_->coefficient *
-                                   dot(inside, std::span(b).subspan(i * rank, rank)));
-      }
-      break;
-    }
-    case EditOp::kSae:
-      edit_features(*edit_->autoencoder, edit_->features, edit_->keep_error, x);
-      break;
-    case EditOp::kHide:
-      std::fill(x.begin(), x.end(), kHiddenScore);
-      break;
-    case EditOp::kUniform: {
-      size_t visible = 0;
-      for (size_t k = 0; k < lane.extent; ++k) visible += lane.scores[k] == kHiddenScore ? 0 : 1;
-      const auto weight = static_cast<float>(1.0 / static_cast<double>(visible));
-      if (visible > 0) std::fill(x.begin(), x.end(), weight);
-      break;
-    }
-    case EditOp::kOnly:
-    case EditOp::kSkip:
-    case EditOp::kCallback:
-      break;
-  }
-}
-
 void EditProgram::apply_gathered(size_t head, const SiteRows& rows) const {
   std::vector<float> entries;
   for_each_selected(head, rows, [&](const Lane& lane) { apply_lane(lane, entries); });

@@ -23,6 +23,15 @@ struct RequestShape {
   size_t step_rows = 0;  // of one pass
 };
 
+// The layers that an edit skips, first and last. Errors: kInvalidArgument.
+struct SkipRange {
+  size_t from;
+  size_t to;
+};
+Result<SkipRange> resolve_skip(const Edit& edit, size_t number, const ModelSpec& spec);
+// The layer, `first` or one before it, from which a pass meets what skipped layers hand through.
+Result<size_t> begin_of_skips(const Edits& edits, size_t first, const ModelSpec& spec);
+
 // The layers of a handle; {0} for a value on the model. Errors: kInvalidArgument.
 Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpec& spec);
 // Negative indices count back; empty is all. Errors: kInvalidArgument.
@@ -34,6 +43,13 @@ struct PassState {
   uint32_t epoch = 0;
   std::span<const TokenId> tokens;  // of the sequence, up to the end of the rows
   bool* cancel = nullptr;
+};
+
+// What an edit that is not linear met in a run: its derivative depends on it.
+struct EditRecord {
+  std::vector<float> before;  // the selected vectors, [positions, heads, entries]
+  std::vector<float> rows;    // renormalized ones, whole and afterwards: [positions, heads, keys]
+  std::vector<double> sums;   // what they were divided by, 0 where they were not
 };
 
 // One edit at one layer. Immutable but for what it counts.
@@ -59,6 +75,11 @@ class EditProgram {
   // or of one head's rows of a pattern. For edits that EditDerivatives accepts.
   void differentiate(const SiteRows& gradient) const;
   void differentiate(size_t head, const SiteRows& gradient) const;
+  // Bytes of the record that differentiate() needs of a run; 0: none.
+  uint64_t record_bytes() const;
+  // What apply() meets is kept in the record; differentiate() goes by it.
+  void record(std::shared_ptr<EditRecord> record) { record_ = std::move(record); }
+  std::shared_ptr<EditRecord> make_record() const;
   bool seen_by(size_t query) const { return queries_.index(query) != PositionSet::kNone; }
   size_t first_position() const { return at_.first(); }
   bool selects(size_t position) const { return at_.index(position) != PositionSet::kNone; }
@@ -104,11 +125,20 @@ class EditProgram {
   }
   void apply_lane(const Lane& lane, std::vector<float>& x) const;
   void differentiate_lane(const Lane& lane, std::vector<float>& x) const;
+  void differentiate_features(std::span<const float> before, std::vector<float>& x) const;
+  void differentiate_norm(const Lane& lane, std::span<const float> before,
+                          std::vector<float>& x) const;
+  void differentiate_sum(const Lane& lane, size_t number) const;
   void hide_others(const Lane& lane) const;
   void change(const Lane& lane, std::vector<float>& x) const;
   void project(std::vector<float>& x) const;
   void call_back(View view, uint32_t position, size_t rows, const PassState& pass) const;
   size_t entry(size_t i) const { return entries_.empty() ? i : entries_[i]; }
+  // The vector's number among those of a record.
+  size_t number_of(const Lane& lane) const { return lane.index * heads_.size() + lane.group; }
+  const float* operand_at(const Lane& lane) const {
+    return operand_.data + lane.index * operand_.by_position + lane.group * operand_.by_head;
+  }
 
   std::shared_ptr<const Edit> edit_;
   size_t number_ = 0;
@@ -123,6 +153,7 @@ class EditProgram {
   Broadcast operand_;
   std::vector<float> mean_;                 // kMean
   std::vector<std::vector<double>> basis_;  // orthonormal rows
+  std::shared_ptr<EditRecord> record_;      // null: nothing is kept
   std::vector<bool> touched_;               // by position
   size_t touched_count_ = 0;
 };

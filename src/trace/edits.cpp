@@ -48,7 +48,7 @@ Edit Edit::when(Tensor direction, double above) && {
 
 bool Edit::operator==(const Edit& other) const {
   return value == other.value && op == other.op && same(tensor, other.tensor) &&
-         same(second, other.second) &&
+         same(second, other.second) && from == other.from && position_map == other.position_map &&
          (autoencoder == other.autoencoder ||
           (autoencoder && other.autoencoder && *autoencoder == *other.autoencoder)) &&
          features == other.features && keep_error == other.keep_error &&
@@ -66,7 +66,8 @@ Edit make_edit(const ValueRef& value, EditOp op, const Operand& operand) {
   edit.coefficient = operand.coefficient;
   // A number needs no tensor beside the coefficient, and one way to write an edit is enough.
   if (op != EditOp::kClamp) edit.tensor = operand.tensor;
-  if (op == EditOp::kScale && operand.tensor->shape.empty()) {
+  edit.from = operand.from;
+  if (op == EditOp::kScale && operand.tensor != nullptr && operand.tensor->shape.empty()) {
     edit.coefficient *= static_cast<double>(operand.tensor->floats.front());
     edit.tensor = nullptr;
   }
@@ -132,6 +133,13 @@ Edit skip_layers(int32_t from, int32_t to) {
 Edit on_live(const ValueRef& value, EditCallback callback) {
   Edit edit = bare(value, EditOp::kCallback);
   edit.callback = std::move(callback);
+  return edit;
+}
+
+Edit patch(const ValueRef& value, RunValue source, PositionMap position_map) {
+  Edit edit = bare(value, EditOp::kSet);
+  edit.from = std::move(source);
+  edit.position_map = std::move(position_map);
   return edit;
 }
 
@@ -207,6 +215,15 @@ void View::for_each(const std::function<void(float&)>& visit) const {
 
 void View::fill(float value) const {
   for_each([value](float& entry) { entry = value; });
+}
+
+void View::add(std::span<const float> vector, float factor) const {
+  PHIDIAS_ASSERT(!shape.empty() && vector.size() == shape.back());
+  View first = *this;
+  first.shape.back() = 1;
+  first.for_each([&](float& entry) {
+    for (size_t i = 0; i < vector.size(); ++i) (&entry)[i * strides.back()] += factor * vector[i];
+  });
 }
 
 std::vector<float> View::copy() const {

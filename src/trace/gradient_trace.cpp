@@ -161,7 +161,8 @@ Result<GradientTrace> GradientTrace::compile(const TraceRequest& request, const 
   trace.derivatives_ = std::make_unique<EditDerivatives>(std::move(derivatives));
   CollectorContext exact = context;
   exact.kv = KvType::kF32;  // no gradient is rounded to the cache's type
-  uint64_t bytes = stored_run_bytes(*context.spec, request.rows);
+  uint64_t bytes =
+      stored_run_bytes(*context.spec, request.rows) + trace.derivatives_->record_bytes();
   for (size_t number = 0; number < request.reads.size(); ++number) {
     const Read& read = request.reads[number];
     if (read.moment != Read::Moment::kGradient) continue;

@@ -29,6 +29,8 @@ class GradientTrace {
 
   const Objective& objective() const { return objective_; }
   void add_to(TracePlan& plan) const;
+  // Before the run that will be walked back. Throws std::bad_alloc.
+  void follow(SequenceTrace& run) { derivatives_->follow(run); }
   // Walks the stored run backwards and appends the tensors that were asked for. Errors:
   // kOutOfMemory, kUnsupported.
   Status run(const KernelTable& kernels, ParallelFor& threads, const StoredRun& run,

@@ -97,20 +97,10 @@ Status SequenceTrace::add_edits(const TraceRequest& request, const RequestShape&
 }
 
 Status SequenceTrace::add_skip(const Edit& edit, size_t number, const RequestShape& shape) {
-  const auto count = static_cast<int32_t>(layer_count_);
-  const int32_t from = edit.skip_from < 0 ? edit.skip_from + count : edit.skip_from;
-  const int32_t to = edit.skip_to < 0 ? edit.skip_to + count : edit.skip_to;
-  const std::string place = "edit " + std::to_string(number + 1) + ", skip";
-  if (from < 0 || to < from || to >= count) {
-    return Error{Code::kInvalidArgument,
-                 "the layers " + std::to_string(edit.skip_from) + " to " +
-                     std::to_string(edit.skip_to) + " do not lie in order among " +
-                     std::to_string(count),
-                 {{}, {}, place}};
-  }
-  Skip skip{static_cast<size_t>(from), static_cast<size_t>(to), {}, number, {}};
-  PHIDIAS_TRY(skip.at,
-              PositionSet::resolve(edit.value.selection.at, shape.prompt, shape.rows, place));
+  PHIDIAS_TRY(const SkipRange range, resolve_skip(edit, number, *shape.spec));
+  Skip skip{range.from, range.to, {}, number, {}};
+  PHIDIAS_TRY(skip.at, PositionSet::resolve(edit.value.selection.at, shape.prompt, shape.rows,
+                                            "edit " + std::to_string(number + 1) + ", skip"));
   layers_[skip.from].sites |= mask_of(Site::kLayerInput);
   layers_[skip.to].sites |= mask_of(Site::kLayerOutput);
   skips_.push_back(std::move(skip));
@@ -167,6 +157,20 @@ Status SequenceTrace::add_reads(const TraceRequest& request, const RequestShape&
                  {{}, {}, "read"}};
   }
   return {};
+}
+
+void SequenceTrace::record(std::span<EditProgram> derivatives) {
+  for (EditProgram& derivative : derivatives) {
+    if (derivative.record_bytes() == 0) continue;
+    const auto same = [&](const EditProgram& edit) {
+      return edit.number() == derivative.number() && edit.layer() == derivative.layer();
+    };
+    const auto edit = std::find_if(edits_.begin(), edits_.end(), same);
+    PHIDIAS_ASSERT(edit != edits_.end());
+    const auto record = derivative.make_record();
+    edit->record(record);
+    derivative.record(record);
+  }
 }
 
 size_t SequenceTrace::first_edit(Numerics numerics) const {
@@ -254,7 +258,9 @@ void SequenceTrace::run(Work& work, const Rows& rows) {
 void SequenceTrace::visit(Site site, size_t layer, const SiteRows& rows) {
   if (site == Site::kLayerOutput) {
     for (Skip& skip : skips_) {
-      for (size_t r = 0; skip.to == layer && r < rows.rows; ++r) {
+      // A layer that is run again by itself, for a gradient, hands nothing on.
+      if (skip.to != layer || skip.stream.size() != rows.rows * rows.width) continue;
+      for (size_t r = 0; r < rows.rows; ++r) {
         if (skip.at.index(rows.position + r) == PositionSet::kNone) continue;
         std::memcpy(rows.data + r * rows.stride, skip.stream.data() + r * rows.width,
                     rows.width * sizeof(float));

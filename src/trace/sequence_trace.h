@@ -31,6 +31,8 @@ class SequenceTrace final : public RunTaps {
   TracePlan plan() const;
   // Takes the memory of the reads; before the first step. Errors: kOutOfMemory.
   Status allocate();
+  // Edits whose derivatives depend on what they meet keep it, for these. Throws std::bad_alloc.
+  void record(std::span<EditProgram> derivatives);
   // The token that is run at a position in place of `token`.
   TokenId fed(size_t position, TokenId token);
   // The run goes on behind these tokens, whose positions were run without it.

@@ -3,7 +3,10 @@
 #include <cmath>
 
 #include "api/model_impl.h"
+#include "base/thread_pool.h"
+#include "kernels/attention_explicit.h"
 #include "kernels/table.h"
+#include "model/blocks/linear.h"
 #include "trace_case.h"
 
 namespace phidias {
@@ -75,6 +78,7 @@ class Identities : public test::TraceCase {
   std::map<std::string, Tensor> values_;
 };
 
+// I1, and I2 at the first layer.
 TEST_P(Identities, EmbeddingsAreTheTokensRowsAndTheFirstLayersInput) {
   const auto& embeddings = of("token_embeddings");
   for (size_t i = 0; i < ids_.size(); ++i) {
@@ -85,6 +89,7 @@ TEST_P(Identities, EmbeddingsAreTheTokensRowsAndTheFirstLayersInput) {
   EXPECT_EQ(of(0, "layer_input"), embeddings);
 }
 
+// I2, I12, I16, I21.
 TEST_P(Identities, TheStreamIsPassedOnAndAddedToInTheBlocksOrder) {
   for (size_t l = 0; l < spec().layers; ++l) {
     if (l > 0) {
@@ -99,6 +104,7 @@ TEST_P(Identities, TheStreamIsPassedOnAndAddedToInTheBlocksOrder) {
   EXPECT_EQ(folded, of(spec().layers - 1, "layer_output"));
 }
 
+// I3, I13, I17; I18, second half.
 TEST_P(Identities, NormsAreThoseOfTheirInputs) {
   for (size_t l = 0; l < spec().layers; ++l) {
     EXPECT_EQ(of(l, "attention_norm_output"),
@@ -118,6 +124,7 @@ TEST_P(Identities, NormsAreThoseOfTheirInputs) {
   EXPECT_EQ(of("logits"), of("lm_head_output"));
 }
 
+// I4, I5.
 TEST_P(Identities, HeadsAreSlicesOfTheFusedProjectionRotated) {
   const AttentionSpec& a = spec().attention;
   const size_t n = ids_.size();
@@ -148,6 +155,7 @@ TEST_P(Identities, HeadsAreSlicesOfTheFusedProjectionRotated) {
   }
 }
 
+// I7, I8, I9, I10; I11 as a sum over heads.
 TEST_P(Identities, AttentionIsScoresThenSoftmaxThenMixtureThenProjection) {
   const AttentionSpec& a = spec().attention;
   const size_t n = ids_.size();
@@ -169,6 +177,12 @@ TEST_P(Identities, AttentionIsScoresThenSoftmaxThenMixtureThenProjection) {
           expected[k] = score_of(query, keys + k * a.head_dim, a.head_dim, a.score_scale());
         EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
                                scores.begin() + static_cast<ptrdiff_t>(at)));
+        std::vector<float> softened(n);
+        std::vector<double> scratch(n + 64);
+        attention_softmax(best_table(), scores.data() + at + first, q + 1 - first, scratch.data(),
+                          softened.data() + first);
+        EXPECT_TRUE(std::equal(softened.begin(), softened.end(),
+                               probabilities.begin() + static_cast<ptrdiff_t>(at)));
         double total = 0;
         for (size_t k = 0; k < n; ++k) {
           if (k < first || k > q) {
@@ -201,6 +215,7 @@ TEST_P(Identities, AttentionIsScoresThenSoftmaxThenMixtureThenProjection) {
   }
 }
 
+// I14.
 TEST_P(Identities, NeuronsAreUpTimesTheActivatedGate) {
   const size_t f = spec().ffn_width;
   const std::vector<float> ones(f, 1.0F);
@@ -219,6 +234,58 @@ TEST_P(Identities, NeuronsAreUpTimesTheActivatedGate) {
   }
 }
 
+// I4, I11, I15, I18: the engine's own product of the value before, to the bit.
+TEST_P(Identities, ProjectionsAreTheEnginesProductsOfWhatTheyRead) {
+  ThreadPool threads(2);
+  RunContext context(best_table(), threads, Numerics::kExact);
+  const auto product = [&](const Matrix& matrix, const std::vector<float>& input) {
+    const size_t rows = ids_.size();
+    Activations x;
+    std::copy(input.begin(), input.end(), x.resize(rows, matrix.cols));
+    std::vector<float> out(rows * matrix.rows);
+    linear(context, matrix, x, out.data(), matrix.rows, {});
+    return out;
+  };
+  for (size_t l = 0; l < spec().layers; ++l) {
+    const LayerWeights& layer = weights().layers[l];
+    EXPECT_EQ(of(l, "self_attn.qkv_output"), product(layer.qkv, of(l, "attention_norm_output")));
+    EXPECT_EQ(of(l, "self_attn.attention_output"),
+              product(layer.attention_output, of(l, "self_attn.attention_premix")));
+    EXPECT_EQ(of(l, "mlp.gate_up_output"), product(layer.gate_up, of(l, "mlp_input")));
+    EXPECT_EQ(of(l, "mlp.mlp_output"), product(layer.down, of(l, "mlp.mlp_neurons")));
+  }
+  EXPECT_EQ(of("lm_head_output"), product(weights().head, of("final_norm_output")));
+}
+
+// I6: a turned pair keeps its length, times LongRoPE's magnitude.
+TEST_P(Identities, RotationKeepsTheLengthOfEachPairTimesTheMagnitude) {
+  const AttentionSpec& a = spec().attention;
+  const size_t half = spec().rope.rotary_dims / 2;
+  const auto length = [](const float* x, size_t i, size_t other) {
+    return std::hypot(double{x[i]}, double{x[other]});
+  };
+  for (size_t l = 0; l < spec().layers; ++l) {
+    const auto& cosine = of(l, "self_attn.rotary_cos");
+    const auto& sine = of(l, "self_attn.rotary_sin");
+    const double magnitude = std::hypot(double{cosine[0]}, double{sine[0]});
+    if (model_->info().original_context == 0) {
+      EXPECT_NEAR(magnitude, 1, 1e-6);
+    } else {
+      EXPECT_GT(magnitude, 1.05);
+    }
+    const auto& before = of(l, "self_attn.attention_queries_pre_rotary");
+    const auto& after = of(l, "self_attn.attention_queries");
+    for (size_t row = 0; row < before.size(); row += a.head_dim) {
+      for (size_t i = 0; i < half; ++i) {
+        const double expected = magnitude * length(before.data() + row, i, i + half);
+        EXPECT_NEAR(length(after.data() + row, i, i + half), expected, 1e-6 * expected + 1e-9);
+      }
+      for (size_t i = 2 * half; i < a.head_dim; ++i) EXPECT_EQ(before[row + i], after[row + i]);
+    }
+  }
+}
+
+// I19.
 TEST_P(Identities, TheNextTokensProbabilitiesAreTheSoftmaxOfTheLastLogits) {
   const auto& probabilities = of("next_token_probs");
   const float* logits = of("logits").data() + (ids_.size() - 1) * spec().vocab;

@@ -1,4 +1,8 @@
 // What a trace may not depend on, and what it may not change.
+#include <cmath>
+
+#include "api/model_impl.h"
+#include "kernels/attention_explicit.h"
 #include "trace_case.h"
 
 namespace phidias {
@@ -198,6 +202,19 @@ TEST_P(Invariance, SumsAndCopiesAreExactOnQuantizedWeightsToo) {
               sum(of(layer + "layer_input"), of(layer + "self_attn.attention_output")));
     EXPECT_EQ(of(layer + "layer_output"),
               sum(of(layer + "layer_mid"), of(layer + "mlp.mlp_output")));
+    const auto scores = of(layer + "self_attn.attention_scores");
+    const auto probabilities = of(layer + "self_attn.attention_probabilities");
+    const size_t n = ids().size();
+    for (size_t row = 0; row < scores.size() / n; ++row) {
+      const size_t query = row % n;
+      const size_t first = model_->impl().spec.mask.first_key(static_cast<uint32_t>(query));
+      std::vector<float> softened(n);
+      std::vector<double> scratch(n + 64);
+      attention_softmax(best_table(), scores.data() + row * n + first, query + 1 - first,
+                        scratch.data(), softened.data() + first);
+      EXPECT_TRUE(std::equal(softened.begin(), softened.end(),
+                             probabilities.begin() + static_cast<ptrdiff_t>(row * n)));
+    }
     EXPECT_EQ(of(layer + "self_attn.attention_premix"),
               of(layer + "self_attn.attention_head_outputs"));
     const auto fused = of(layer + "mlp.gate_up_output");
@@ -208,6 +225,14 @@ TEST_P(Invariance, SumsAndCopiesAreExactOnQuantizedWeightsToo) {
       EXPECT_EQ(neurons[i], fused[i / f * 2 * f + f + i % f] * activation[i]);
   }
   EXPECT_EQ(of("logits"), of("lm_head_output"));
+  const auto logits = of("logits");
+  const auto chosen = of("next_token_probs");
+  const auto last = std::span(logits).last(chosen.size());
+  const double largest = *std::max_element(last.begin(), last.end());
+  double total = 0;
+  for (const float logit : last) total += std::exp(double{logit} - largest);
+  for (size_t i = 0; i < chosen.size(); ++i)
+    EXPECT_FLOAT_EQ(chosen[i], static_cast<float>(std::exp(double{last[i]} - largest) / total));
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Invariance, testing::ValuesIn(test::kDenseVariants),

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "golden/vision/vision_reference.h"
 
 namespace phidias {
@@ -121,6 +123,48 @@ TEST_F(ImageTraceReference, AnEditReachesWhatFollowsAndNothingElse) {
   EXPECT_EQ(features.image->values, expected);
   EXPECT_EQ(features.traced.of(0).floats, expected);
   EXPECT_EQ(encoded(*engine, Json(0)), plain) << "what was edited is kept for nobody else";
+}
+
+// Along the gradient the metric climbs by its norm; an image's row stands in the place of an
+// embedding, which has no part in anything then.
+TEST_F(ImageTraceReference, GradientsReachTheRowsOfImages) {
+  const auto engine = this->engine();
+  const Json& prompt = cases_["prompts"][0];
+  const auto ids = ids_of(prompt["ids_as_runs"]);
+  const auto images = images_of(*engine, prompt);
+  const auto run_with = [&](const Edits& edits) {
+    Trace trace(*engine, ids, {.images = images});
+    trace.read(Read{kValues.merged_embeddings, Read::Moment::kGradient});
+    trace.read(Read{kValues.token_embeddings, Read::Moment::kGradient});
+    trace.edit(edits);
+    trace.metric(logit_difference(11, 22));
+    auto traced = trace.run();
+    EXPECT_TRUE(traced.ok()) << traced.error().to_string();
+    return traced.ok() ? std::move(*traced) : Traced();
+  };
+  const Traced here = run_with({});
+  ASSERT_EQ(here.entries.size(), 2U);
+  const Tensor& merged = here.of(0);
+  const Tensor& embeddings = here.of(1);
+  const auto width = static_cast<ptrdiff_t>(merged.shape[2]);
+  double of_images = 0;
+  double square = 0;
+  for (size_t i = 0; i < merged.floats.size(); ++i) {
+    const bool image = ids[i / static_cast<size_t>(width)] < 0;
+    EXPECT_EQ(embeddings.floats[i], image ? 0 : merged.floats[i]);
+    square += double{merged.floats[i]} * double{merged.floats[i]};
+    if (image) of_images += std::abs(double{merged.floats[i]});
+  }
+  EXPECT_GT(of_images, 0);
+  const double length = std::sqrt(square);
+  Tensor direction = merged;
+  for (float& entry : direction.floats) entry = static_cast<float>(entry / length);
+  constexpr double kStep = 2e-3;
+  const auto metric_at = [&](double step) {
+    return run_with({kValues.merged_embeddings += step * Operand(direction)}).metric;
+  };
+  const double slope = (metric_at(kStep) - metric_at(-kStep)) / (2 * kStep);
+  EXPECT_NEAR(slope, length, 0.01 * length);
 }
 
 TEST_F(ImageTraceReference, MergedEmbeddingsAreTheReferencesAndCanBeWritten) {

@@ -40,6 +40,8 @@ Edits one_of_each() {
   edits += steer(5, Tensor::of({4}, v), 2, Positions::where_token(9), true);
   edits += (stream += 1.0).when(Tensor::of({4}, v), 0.75);
   edits += skip_layers(1, -2);
+  edits += patch(stream, {"clean", kValues.layers[0].layer_output}, {{3, 4}, {5, -1}});
+  edits += stream.at(kLast) += 2.0 * Operand(RunValue{"clean", stream.at(3)});
   return edits;
 }
 
@@ -77,6 +79,18 @@ TEST(EditData, JsonThatMeansNothingIsRefusedWithItsPlace) {
   EXPECT_EQ(place("[{" + value + R"(, "op": "scale"}])"), "/0/by");
   EXPECT_EQ(place("[{" + value + R"(, "op": "zero", "heads": [1.5]}])"), "/0/heads");
   EXPECT_EQ(place(R"([{"op": "skip"}])"), "/0/layers");
+  // Numbers that wrap around to something else are none.
+  EXPECT_EQ(place(R"([{"op": "skip", "layers": [4294967296, 4294967297]}])"), "/0/layers");
+  EXPECT_EQ(place("[{" + value + R"(, "op": "zero", "channels": [4294967297]}])"), "/0/channels");
+  EXPECT_EQ(place("[{" + value + R"(, "op": "zero", "at": {"token": 4294967301}}])"), "/0/at");
+  EXPECT_EQ(place("[{" + value + R"(, "op": "zero", "at": [9223372036854775808]}])"), "/0/at");
+  EXPECT_EQ(place("[{" + value + R"(, "op": "steer", "v": [1], "tensor": [2]}])"), "/0/v");
+  EXPECT_FALSE(edits_from_json("[{" + value + R"(, "op": "add", "tensor": 1e999}])").ok());
+  EXPECT_FALSE(edits_from_json("[{" + value + R"(, "op": "add", "tensor": NaN}])").ok());
+  const std::string deep = std::string(100, '[') + "1" + std::string(100, ']');
+  EXPECT_TRUE(edits_from_json("[{" + value + R"(, "op": "add", "tensor": )" + deep + "}]").ok());
+  const std::string deeper = std::string(100000, '[') + "1" + std::string(100000, ']');
+  EXPECT_FALSE(edits_from_json("[{" + value + R"(, "op": "add", "tensor": )" + deeper + "}]").ok());
 }
 
 TEST(EditData, TensorsAreReadFromFilesWhereThatIsAllowed) {
@@ -114,7 +128,10 @@ TEST(EditData, LinesSayWhatBuildersSay) {
   EXPECT_EQ(line("skip 3 5"), skip_layers(3, 5));
   for (const char* wrong :
        {"", "layers[0].layer_output", "layers[0].layer_output + 3", "layers[0].layer_output = x y",
-        "layers[0].layer_output += v.gguf", "skip", "layers[0].nothing = 3"}) {
+        "layers[0].layer_output += v.gguf", "skip", "layers[0].nothing = 3", "skip 1 2 3",
+        "skip 1 x", "layers[0].mlp_neurons clamp 0", "layers[0].mlp_neurons clamp 0 1 2",
+        "layers[0].layer_output = nan", "layers[0].layer_output += inf * 2",
+        "layers[0].layer_output += 2 * 3 * 4"}) {
     EXPECT_FALSE(edits_from_line(wrong).ok()) << wrong;
   }
 }

@@ -1,6 +1,7 @@
 // What an edit does and what it leaves alone.
 #include <cmath>
 
+#include "phidias/lens.h"
 #include "small_model.h"
 
 namespace phidias {
@@ -154,6 +155,10 @@ TEST_F(EditMeaning, SkippedLayersHandTheStreamThrough) {
   EXPECT_EQ(read(kValues.layers[2].layer_output, edits), read(kValues.layers[1].layer_input));
   EXPECT_EQ(read(kValues.layers[-1].layer_output, {skip_layers(0, -1)}),
             read(kValues.token_embeddings));
+  // T19: with every layer skipped the model is the lens of its embeddings.
+  const auto lens = project_on_vocab(*engine_, read(kValues.token_embeddings));
+  ASSERT_TRUE(lens.ok());
+  EXPECT_EQ(logits({skip_layers(0, -1)}), lens->floats);
 }
 
 TEST_F(EditMeaning, AssignedIdsGiveTheOtherPromptsLogits) {
@@ -358,6 +363,47 @@ TEST_F(EditMeaning, AFunctionSeesEachPositionOnceAndWritesTheEnginesMemory) {
     same += attention_.attention_probabilities.head(2).query(Positions::range(2)) = 0.0F;
     EXPECT_EQ(run(trace)[key].floats, logits(same));
     for (size_t i = 0; i < n(); ++i) EXPECT_EQ(seen[i], i < 2 ? 0 : 1);
+  }
+}
+
+TEST_F(EditMeaning, AConditionHoldsForEveryOperationOrIsRefused) {
+  const Tensor never = Tensor::of({n()}, std::vector<float>(n(), 0.0F));
+  const Edits edits{only(attention_.attention_scores.query(5)).when(never, 1)};
+  EXPECT_EQ(logits(edits), logits());
+  Trace skipping(*engine_, ids_);
+  skipping.edit(skip_layers(1, 1).when(never, 1));
+  EXPECT_NE(error_of(skipping).find("without a condition"), std::string::npos);
+  Trace calling(*engine_, ids_);
+  calling.edit(on_live(kValues.logits, [](const View&, const Where&) {}).when(never, 1));
+  EXPECT_NE(error_of(calling).find("no condition"), std::string::npos);
+}
+
+TEST_F(EditMeaning, NumbersThatAreNoneAreRefusedWhereverTheyStand) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto stream = kValues.layers[1].layer_output;
+  std::vector<float> bad(kWidth, 0.5F);
+  bad[7] = nan;
+  const Tensor good = numbers({1, kWidth}, std::vector<float>(kWidth, 0.5F));
+  const Tensor row = numbers({1, kWidth}, bad);
+  Autoencoder sae;
+  sae.encoder = good;
+  sae.encoder_bias = numbers({1}, {0});
+  sae.decoder = row;
+  sae.decoder_bias = numbers({kWidth}, std::vector<float>(kWidth, 0.5F));
+  const auto autoencoder = std::make_shared<const Autoencoder>(sae);
+  std::vector<Edit> edits{stream += Operand(row),
+                          project_out(stream, row),
+                          swap_subspace(stream, row, good),
+                          (stream *= 2.0).when(row, 0),
+                          stream += static_cast<double>(nan) * Operand(good),
+                          stream *= nan,
+                          stream.clamp(static_cast<double>(nan), 1),
+                          noise(stream, std::numeric_limits<double>::infinity(), 1),
+                          edit_sae(stream, autoencoder, {{0, FeatureEdit::Kind::kSet, 1}})};
+  for (size_t i = 0; i < edits.size(); ++i) {
+    Trace trace(*engine_, ids_);
+    trace.edit(edits[i]);
+    EXPECT_NE(error_of(trace).find("edit 1, layers[1].layer_output"), std::string::npos) << i;
   }
 }
 

@@ -71,6 +71,37 @@ TEST_F(TracedGeneration, IsTheSameAmongOthersAndLeavesThemAlone) {
   expect_same(together[2].choices.at(0).traced, alone.traced);
 }
 
+// T12: among 1 to 16 others, each with a plan of its own or none, in any place of the batch; also
+// on 4-bit weights in fast numerics.
+TEST_F(TracedGeneration, EachOfManyRequestsKeepsItsOwnBits) {
+  for (const char* weights : {"file", "q4"}) {
+    auto model = Model::load(test::data("models/mini-4k"), {.weights = weights});
+    ASSERT_TRUE(model.ok()) << model.error().to_string();
+    const bool exact = std::string_view(weights) == "file";
+    engine_ = start(*model, {.numerics = exact ? Numerics::kExact : Numerics::kFast});
+    std::vector<GenerateRequest> kinds{looked_into(), request(), request(9), request(), request()};
+    kinds[1].reads = parse_reads({"layers[*].attention_probabilities", "logits"});
+    kinds[2].prompt.insert(kinds[2].prompt.begin(), {7, 8, 9, 10});
+    kinds[2].edits += skip_layers(1, 1);
+    kinds[3].edits +=
+        uniform(kValues.layers[0].self_attn.attention_probabilities.head(1).at(kDecode));
+    kinds[3].reads = parse_reads({"layers[0].layer_output"});
+    std::vector<Choice> alone;
+    for (const GenerateRequest& kind : kinds) alone.push_back(generated({kind})[0].choices.at(0));
+    for (const size_t others : {1U, 3U, 7U, 16U}) {
+      std::vector<size_t> order;
+      for (size_t i = 0; i <= others; ++i) order.push_back((i * 7 + others) % kinds.size());
+      std::vector<GenerateRequest> batch;
+      for (const size_t kind : order) batch.push_back(kinds[kind]);
+      const auto together = generated(batch);
+      for (size_t i = 0; i < order.size(); ++i) {
+        EXPECT_EQ(tokens(together[i].choices.at(0)), tokens(alone[order[i]])) << i;
+        expect_same(together[i].choices.at(0).traced, alone[order[i]].traced);
+      }
+    }
+  }
+}
+
 TEST_F(TracedGeneration, WhatACachedPromptHoldsIsReusedBelowTheFirstPositionThatIsLookedInto) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
     engine_ = start(load(), {.numerics = numerics});

@@ -143,6 +143,21 @@ TEST_F(Helpers, ARunThatStopsIsTheRunThatWasEditedThere) {
   EXPECT_EQ(traced->of(0).floats, logits(first));
 }
 
+TEST_F(Helpers, ARunStopsWithinSkippedLayersToo) {
+  const Edits skip{skip_layers(0, 1)};
+  Live live(*engine_, ids_, skip);
+  for (const ValueRef& value :
+       {kValues.layers[1].layer_mid.ref(), kValues.layers[1].layer_output.ref(),
+        kValues.layers[2].layer_mid.ref()}) {
+    const auto there = live.run_until(value);
+    ASSERT_TRUE(there.ok()) << there.error().to_string();
+    EXPECT_EQ(there->copy(), read(value, skip)) << value.to_string();
+  }
+  const auto traced = live.finish({{kValues.logits}});
+  ASSERT_TRUE(traced.ok()) << traced.error().to_string();
+  EXPECT_EQ(traced->of(0).floats, logits(skip));
+}
+
 TEST_F(Helpers, ARunDoesNotGoBack) {
   Live live(*engine_, ids_);
   ASSERT_TRUE(live.run_until(kValues.layers[1].layer_mid).ok());

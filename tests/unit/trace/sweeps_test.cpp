@@ -78,6 +78,21 @@ TEST_F(Sweeps, AVariationHasTheBitsOfAWholeRun) {
   }
 }
 
+// What skipped layers hand through enters before the layer where a variation begins.
+TEST_F(Sweeps, VariationsWithinSkippedLayersBeginBeforeThem) {
+  VariationOptions options;
+  options.edits = {skip_layers(0, 1)};
+  const std::vector<Edits> variations{{kValues.layers[1].self_attn.attention_values.at(3) *= 2.0},
+                                      {kValues.layers[1].layer_output.at(5) += 0.5F}};
+  const auto run = run_variations(*engine_, ids_, variations, metric_, options);
+  ASSERT_TRUE(run.ok()) << run.error().to_string();
+  for (size_t i = 0; i < variations.size(); ++i) {
+    Edits both = options.edits;
+    both += variations[i];
+    EXPECT_EQ(run->metric[i], whole(both)) << i;
+  }
+}
+
 TEST_F(Sweeps, OnlyWhatAnEditCanChangeIsRunAgain) {
   const uint64_t once = 3 * ids_.size();
   const auto rows = [&](const Edit& edit) {
