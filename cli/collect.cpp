@@ -47,7 +47,8 @@ Result<std::vector<std::vector<TokenId>>> read_data(const std::string& path,
       ids = tokenizer->encode(json.get<std::string>());
     } else if (json.is_array()) {
       for (const Json& id : json) {
-        if (id.is_number_integer()) ids.push_back(id.get<TokenId>());
+        if (id.is_number_integer() && id.get<int64_t>() == id.get<TokenId>())
+          ids.push_back(id.get<TokenId>());
       }
       if (ids.size() != json.size()) ids.clear();
     }

@@ -1,7 +1,9 @@
 #include "trace/sequence_trace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "base/try.h"
@@ -230,11 +232,15 @@ Status SequenceTrace::allocate() {
 }
 
 TokenId SequenceTrace::fed(size_t position, TokenId token) {
+  if (token_edits_.empty()) return token;
   auto value = static_cast<float>(token);  // exact: ids are below 2^24
   for (const size_t edit : token_edits_) {
     edits_[edit].apply(SiteRows{&value, 1, 1, 1, static_cast<uint32_t>(position)},
                        {epoch_, tokens_, &cancelled_});
   }
+  // What is no id is refused like one outside of the vocabulary.
+  constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
+  if (!(std::abs(value) < 16777216.0F) || value != std::nearbyint(value)) return kNoToken;
   return static_cast<TokenId>(value);
 }
 

@@ -169,6 +169,12 @@ TEST_F(EditMeaning, AssignedIdsGiveTheOtherPromptsLogits) {
   Trace trace(*engine_, other);
   const auto key = trace.read(kValues.logits);
   EXPECT_EQ(logits(edits), run(trace)[key].floats);
+  for (const double wrong : {3.5, 1e30, -1e30, 320.0}) {
+    Trace refused(*engine_, ids_);
+    refused.edit(kValues.input_ids.at(3) = wrong);
+    refused.read(kValues.logits);
+    EXPECT_NE(error_of(refused).find("vocabulary"), std::string::npos) << wrong;
+  }
 }
 
 TEST_F(EditMeaning, AMaskedPositionIsHiddenFromEveryQueryOfEveryLayer) {
