@@ -124,8 +124,8 @@ class Trace {
   // layer_mid and layer_output it is that of the stream; at probabilities it is given at hidden
   // entries too, at scores it is 0 there. The weights are frozen and may have any number format. In
   // exact numerics it is the gradient of the run itself; in fast numerics that of the exact network
-  // at the run's streams. Gradients pass linear edits (set, add, scale, projections); they exclude
-  // TraceOptions::generate.
+  // at the run's streams. Gradients pass edits, but no functions and none with scope "call"; they
+  // exclude TraceOptions::generate.
   template <Layout kLayout>
   Saved<kLayout> grad(const Value<kLayout>& value) {
     return {read(Read{value.ref(), Read::Moment::kGradient})};
