@@ -3,49 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "engine/log_probabilities.h"
 #include "engine/sampler.h"
-
-namespace {
-
-// Takes values off the front of the input; zeros once it is used up.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  template <typename T>
-  T take() {
-    T value{};
-    const size_t count = std::min(sizeof value, size_);
-    if (count > 0) std::memcpy(&value, data_, count);
-    data_ += count;
-    size_ -= count;
-    return value;
-  }
-  // Half the time a number in a sensible range, else any bits at all.
-  double number(double low, double high) {
-    const auto selector = take<uint16_t>();
-    return selector & 1 ? low + (high - low) * selector / 65535.0 : take<double>();
-  }
-  bool empty() const { return size_ == 0; }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace phidias;
-  Input input(data, size);
+  FuzzInput input(data, size);
   SamplingOptions options;
   const auto fields = input.take<uint16_t>();  // the options that differ from their defaults
   if (fields & 1) options.temperature = input.number(0, 2);
