@@ -66,19 +66,20 @@ Result<int> run(const AblateArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_ablate(CLI::App& app) {
+std::function<Result<int>()> setup_ablate(CommandOptions& command) {
   auto arguments = std::make_shared<AblateArguments>();
-  arguments->run.declare(app);
-  arguments->input.declare(app);
-  app.add_option("--value", arguments->value,
-                 "What is taken out: attention_head_outputs, attention_output, mlp_output, ...")
-      ->capture_default_str();
-  app.add_option("--sweep", arguments->sweep, "One at a time: heads, positions or layers")
-      ->capture_default_str();
-  app.add_option("--how", arguments->how, "zero, or mean: the mean over the text's positions")
-      ->capture_default_str();
-  declare_metric(app, arguments->metric)->required();
-  app.add_option("--html", arguments->html, "Write one self-contained page in place of text");
+  arguments->run.declare(command);
+  arguments->input.declare(command);
+  command
+      .add_option("--value", arguments->value,
+                  "What is taken out: attention_head_outputs, attention_output, mlp_output, ...")
+      .show_default();
+  command.add_option("--sweep", arguments->sweep, "One at a time: heads, positions or layers")
+      .show_default();
+  command.add_option("--how", arguments->how, "zero, or mean: the mean over the text's positions")
+      .show_default();
+  declare_metric(command, arguments->metric).required();
+  command.add_option("--html", arguments->html, "Write one self-contained page in place of text");
   return [arguments] { return run(*arguments); };
 }
 

@@ -211,28 +211,30 @@ Result<int> run(const AttribArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_attrib(CLI::App& app) {
+std::function<Result<int>()> setup_attrib(CommandOptions& command) {
   auto arguments = std::make_shared<AttribArguments>();
-  arguments->run.declare(app);
-  arguments->texts.declare(app);
-  app.add_option("--method", arguments->method,
-                 "atp: attribution patching; atp*: exact through the softmax of queries and keys; "
-                 "ig: integrated gradients; direct: what each part adds to a logit of --clean")
-      ->check(CLI::IsMember({"atp", "atp*", "ig", "direct"}))
-      ->capture_default_str();
-  app.add_option("--value", arguments->value,
-                 "What is attributed to: layer_output, attention_head_outputs, "
-                 "layers[3].attention_queries, ...; default layer_output");
-  app.add_option("--by", arguments->by,
-                 "The table's columns: heads, positions, or layers for one; default heads where "
-                 "the value has them");
-  app.add_flag("--drop", arguments->drop,
-               "AtP*'s GradDrop: one backward pass a layer, so that effects that cancel show");
-  app.add_option("--steps", arguments->steps, "Points of ig")->capture_default_str();
-  declare_metric(app, arguments->metric)->required();
-  app.add_option("--html", arguments->html, "Write one self-contained page in place of text");
-  app.add_option("-o,--output", arguments->output,
-                 "A safetensors file of every entry's attribution");
+  arguments->run.declare(command);
+  arguments->texts.declare(command);
+  command
+      .add_option("--method", arguments->method,
+                  "atp: attribution patching; atp*: exact through the softmax of queries and keys; "
+                  "ig: integrated gradients; direct: what each part adds to a logit of --clean")
+      .one_of({"atp", "atp*", "ig", "direct"})
+      .show_default();
+  command.add_option("--value", arguments->value,
+                     "What is attributed to: layer_output, attention_head_outputs, "
+                     "layers[3].attention_queries, ...; default layer_output");
+  command.add_option(
+      "--by", arguments->by,
+      "The table's columns: heads, positions, or layers for one; default heads where "
+      "the value has them");
+  command.add_flag("--drop", arguments->drop,
+                   "AtP*'s GradDrop: one backward pass a layer, so that effects that cancel show");
+  command.add_option("--steps", arguments->steps, "Points of ig").show_default();
+  declare_metric(command, arguments->metric).required();
+  command.add_option("--html", arguments->html, "Write one self-contained page in place of text");
+  command.add_option("-o,--output", arguments->output,
+                     "A safetensors file of every entry's attribution");
   return [arguments] { return run(*arguments); };
 }
 

@@ -22,8 +22,8 @@ struct BenchArguments {
   ModelOption model;
   std::string what;  // "kernels", "machine" or empty
   RandomModelOptions random;
-  CLI::Option* shape_option = nullptr;
-  CLI::Option* weights_option = nullptr;
+  Option shape_option;
+  Option weights_option;
   std::string numerics = "fast";
   std::string save;
   std::string output;
@@ -307,7 +307,7 @@ Result<int> run(BenchArguments arguments) {
     if (!found.ok()) return std::move(found).error();
     path = found->string();
     shape = found->filename().string();
-    if (arguments.weights_option->count() == 0) arguments.random.weights = weights = "file";
+    if (!arguments.weights_option.given()) arguments.random.weights = weights = "file";
   }
   uint64_t file_bytes = 0;
   if (!path.empty()) {
@@ -359,61 +359,64 @@ Result<int> run(BenchArguments arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_bench(CLI::App& app) {
+std::function<Result<int>()> setup_bench(CommandOptions& command) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchOptions& options = arguments->options;
-  app.add_option("what", arguments->what,
-                 "kernels: the kernels alone; machine: its limits alone; default: a whole model")
-      ->check(CLI::IsMember({"kernels", "machine"}));
-  arguments->model.declare(app, false);
+  command
+      .add_option("what", arguments->what,
+                  "kernels: the kernels alone; machine: its limits alone; default: a whole model")
+      .one_of({"kernels", "machine"});
+  arguments->model.declare(command, false);
   std::string shapes;
   for (const std::string_view shape : model_shapes())
     shapes += (shapes.empty() ? "" : ", ") + std::string(shape);
   arguments->shape_option =
-      app.add_option("--shape", arguments->random.shape,
-                     "Without -m: a model of this shape with random weights, one of " + shapes)
-          ->capture_default_str();
-  app.add_option("--layers", arguments->random.layers, "So many of the shape's layers");
+      command
+          .add_option("--shape", arguments->random.shape,
+                      "Without -m: a model of this shape with random weights, one of " + shapes)
+          .show_default();
+  command.add_option("--layers", arguments->random.layers, "So many of the shape's layers");
   arguments->weights_option =
-      app.add_option("--weights", arguments->random.weights,
-                     "Recipe of random weights (see `phidias quantize --list`), or the type to "
-                     "convert a file's to")
-          ->capture_default_str();
-  app.add_option("--kv", options.engine.kv, "Type of the cache; default: f16");
-  app.add_option("--numerics", arguments->numerics, "exact or fast")
-      ->check(CLI::IsMember({"exact", "fast"}))
-      ->capture_default_str();
-  app.add_option("--isa", options.engine.isa, "Kernel table; default: the best of this CPU");
-  app.add_option("-t,--threads", options.engine.threads,
-                 "Threads; default: the physical cores that this process may use")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--ctx", options.engine.context, "Positions; default: what the runs need");
-  app.add_option("--prompt", options.prompt_tokens, "Random ids of the prompt")
-      ->capture_default_str();
-  app.add_option("--new", options.new_tokens, "Tokens decoded after it")->capture_default_str();
-  app.add_option(
-         "--depth", options.depths,
-         "Decode at so many positions of context, which are not run but made up; 0: after the "
-         "prompt")
-      ->delimiter(',');
-  app.add_option("--batch", options.batches,
-                 "Sequences that decode together, each at 128 positions of its own")
-      ->delimiter(',');
-  app.add_option("--images", options.image_tiles,
-                 "Tiles of an image to encode, beside the whole image; for models that see images")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 256));
-  app.add_option("--reps", options.repetitions, "Repetitions")->capture_default_str();
-  app.add_option("--save", arguments->save,
-                 "Write the random weights to this GGUF file and measure that");
-  app.add_flag(
+      command
+          .add_option("--weights", arguments->random.weights,
+                      "Recipe of random weights (see `phidias quantize --list`), or the type to "
+                      "convert a file's to")
+          .show_default();
+  command.add_option("--kv", options.engine.kv, "Type of the cache; default: f16");
+  command.add_option("--numerics", arguments->numerics, "exact or fast")
+      .one_of({"exact", "fast"})
+      .show_default();
+  command.add_option("--isa", options.engine.isa, "Kernel table; default: the best of this CPU");
+  declare_threads(command, options.engine.threads);
+  command.add_option("--ctx", options.engine.context, "Positions; default: what the runs need");
+  command.add_option("--prompt", options.prompt_tokens, "Random ids of the prompt").show_default();
+  command.add_option("--new", options.new_tokens, "Tokens decoded after it").show_default();
+  command
+      .add_option(
+          "--depth", options.depths,
+          "Decode at so many positions of context, which are not run but made up; 0: after the "
+          "prompt")
+      .separated_by(',');
+  command
+      .add_option("--batch", options.batches,
+                  "Sequences that decode together, each at 128 positions of its own")
+      .separated_by(',');
+  command
+      .add_option("--images", options.image_tiles,
+                  "Tiles of an image to encode, beside the whole image; for models that see images")
+      .separated_by(',')
+      .in_range(1, 256);
+  command.add_option("--reps", options.repetitions, "Repetitions").show_default();
+  command.add_option("--save", arguments->save,
+                     "Write the random weights to this GGUF file and measure that");
+  command.add_flag(
       "--no-load", arguments->no_load,
       "Leave out the times of starting from a file (without -m, one that is written for it)");
-  app.add_flag("--no-exact", arguments->no_exact,
-               "Leave out the comparison of logits with exact numerics (of " +
-                   std::to_string(kComparedPositions) + " positions, since those are slow)");
-  app.add_flag("--json", arguments->json, "One JSON object");
-  app.add_option("-o,--output", arguments->output, "Write to this file, not standard output");
+  command.add_flag("--no-exact", arguments->no_exact,
+                   "Leave out the comparison of logits with exact numerics (of " +
+                       std::to_string(kComparedPositions) + " positions, since those are slow)");
+  command.add_flag("--json", arguments->json, "One JSON object");
+  command.add_option("-o,--output", arguments->output, "Write to this file, not standard output");
   return [arguments] { return run(*arguments); };
 }
 

@@ -392,7 +392,7 @@ class ChatSession {
 Result<int> run(const ChatArguments& arguments) {
   auto sampling = arguments.sampling.resolve();
   if (!sampling.ok()) return std::move(sampling).error();
-  if (arguments.sampling.seed_option->count() == 0) sampling->seed = std::random_device{}();
+  if (!arguments.sampling.seed_option.given()) sampling->seed = std::random_device{}();
   auto policy = arguments.run.rope_policy();
   if (!policy.ok()) return std::move(policy).error();
   auto engine = arguments.run.start();
@@ -418,22 +418,23 @@ Result<int> run(const ChatArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_chat(CLI::App& app) {
+std::function<Result<int>()> setup_chat(CommandOptions& command) {
   auto arguments = std::make_shared<ChatArguments>();
-  arguments->run.declare(app);
-  app.add_option("--system", arguments->system, "The system message");
-  app.add_option("-n,--max-tokens", arguments->max_tokens,
-                 "Tokens of an answer at most; 0: until the context is full")
-      ->capture_default_str();
-  app.add_flag("--obey-markers", arguments->obey_markers,
-               "Markers such as <|end|> in messages act as markers");
-  app.add_flag("--stats", arguments->stats, "Say after each answer how long it took");
-  ImageArguments::declare_crops(app, arguments->crops);
+  arguments->run.declare(command);
+  command.add_option("--system", arguments->system, "The system message");
+  command
+      .add_option("-n,--max-tokens", arguments->max_tokens,
+                  "Tokens of an answer at most; 0: until the context is full")
+      .show_default();
+  command.add_flag("--obey-markers", arguments->obey_markers,
+                   "Markers such as <|end|> in messages act as markers");
+  command.add_flag("--stats", arguments->stats, "Say after each answer how long it took");
+  ImageArguments::declare_crops(command, arguments->crops);
   // Chats are livelier with some chance; everything else of the options is off.
   arguments->sampling.options.temperature = 0.7;
   arguments->sampling.options.top_p = 0.95;
-  arguments->sampling.declare(app);
-  app.footer(
+  arguments->sampling.declare(command);
+  command.footer(
       "In the chat, /help lists the commands. Without a terminal each line of standard input is a "
       "message.");
   return [arguments] { return run(*arguments); };

@@ -116,31 +116,33 @@ Result<int> run(const CollectArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_collect(CLI::App& app) {
+std::function<Result<int>()> setup_collect(CommandOptions& command) {
   auto arguments = std::make_shared<CollectArguments>();
-  arguments->run.declare(app);
-  app.add_option("--data", arguments->data,
-                 "A file of lines: lists of token ids, strings, or objects with \"ids\" or "
-                 "\"text\"; - for standard input")
-      ->required();
-  app.add_option(
-         "--read", arguments->reads,
-         "A value with a row for each position, such as layers[16].layer_output. Repeatable")
-      ->required()
-      ->allow_extra_args(false);
-  declare_edits(app, arguments->edits);
-  app.add_option("--dtype", arguments->dtype, "f32, bf16, f16, or i8 with a scale for each token")
-      ->check(CLI::IsMember({"f32", "bf16", "f16", "i8"}))
-      ->capture_default_str();
-  app.add_option("--shard-tokens", arguments->shard_tokens, "Tokens of a shard")
-      ->capture_default_str();
-  app.add_flag("--loss", arguments->loss,
-               "Also keep each token's negative log-probability, given those before it");
-  app.add_option("--shuffle", arguments->shuffle_tokens,
-                 "Mix so many tokens at a time, across texts, before they are written");
-  app.add_option("--seed", arguments->shuffle_seed, "Of the shuffle")->capture_default_str();
-  app.add_option("-o,--out", arguments->output, "The folder to write")->required();
-  app.add_flag("--resume", arguments->resume, "Go on with a folder that is not complete");
+  arguments->run.declare(command);
+  command
+      .add_option("--data", arguments->data,
+                  "A file of lines: lists of token ids, strings, or objects with \"ids\" or "
+                  "\"text\"; - for standard input")
+      .required();
+  command
+      .add_option(
+          "--read", arguments->reads,
+          "A value with a row for each position, such as layers[16].layer_output. Repeatable")
+      .required()
+      .one_at_a_time();
+  declare_edits(command, arguments->edits);
+  command
+      .add_option("--dtype", arguments->dtype, "f32, bf16, f16, or i8 with a scale for each token")
+      .one_of({"f32", "bf16", "f16", "i8"})
+      .show_default();
+  command.add_option("--shard-tokens", arguments->shard_tokens, "Tokens of a shard").show_default();
+  command.add_flag("--loss", arguments->loss,
+                   "Also keep each token's negative log-probability, given those before it");
+  command.add_option("--shuffle", arguments->shuffle_tokens,
+                     "Mix so many tokens at a time, across texts, before they are written");
+  command.add_option("--seed", arguments->shuffle_seed, "Of the shuffle").show_default();
+  command.add_option("-o,--out", arguments->output, "The folder to write").required();
+  command.add_flag("--resume", arguments->resume, "Go on with a folder that is not complete");
   return [arguments] { return run(*arguments); };
 }
 

@@ -2,10 +2,10 @@
 // main.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 
+#include "command_options.h"
 #include "phidias/status.h"
 
 namespace phidias::cli {
@@ -16,9 +16,9 @@ inline constexpr int kExitFailed = 1;         // a sentence on standard error sa
 inline constexpr int kExitUsage = 2;          // the command line itself is wrong
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C
 
-// Declares the options on `app` and returns what runs after parsing: the exit status, or an error
-// to be shown.
-using Setup = std::function<Result<int>()> (*)(CLI::App& app);
+// Declares the options and returns what runs after parsing: the exit status, or an error to be
+// shown.
+using Setup = std::function<Result<int>()> (*)(CommandOptions& command);
 
 struct Command {
   const char* name;

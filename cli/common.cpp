@@ -30,12 +30,14 @@ std::string mebibytes(uint64_t bytes) {
 
 }  // namespace
 
-void ModelOption::declare(CLI::App& app, bool required) {
-  auto* option = app.add_option("-m,--model", name,
-                                "A Hugging Face folder, a .gguf file, or a model in the hub cache "
-                                "(owner/name, see `phidias pull`)")
-                     ->envname("PHIDIAS_MODEL");
-  if (required) option->required();
+void ModelOption::declare(CommandOptions& command, bool required) {
+  const Option option =
+      command
+          .add_option("-m,--model", name,
+                      "A Hugging Face folder, a .gguf file, or a model in the hub cache "
+                      "(owner/name, see `phidias pull`)")
+          .environment("PHIDIAS_MODEL");
+  if (required) option.required();
 }
 
 Result<std::filesystem::path> ModelOption::find() const {
@@ -51,36 +53,47 @@ Result<std::filesystem::path> ModelOption::find() const {
   return error;
 }
 
-void RunOptions::declare(CLI::App& app) {
-  model.declare(app);
-  app.add_option("-t,--threads", threads,
-                 "Threads; default: the physical cores that this process may use")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--ctx", context,
-                 "Positions of the longest sequence; default: what the model states")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--numerics", numerics,
-                 "exact: the reference's mathematics in f32; fast: whatever is quickest within the "
-                 "stated distance")
-      ->check(CLI::IsMember({"exact", "fast"}))
-      ->capture_default_str();
-  app.add_option("--weights", weights,
-                 "Type of the weights in memory: file (as they lie), f32, bf16, q8_0, q4_0, ...")
-      ->capture_default_str();
-  app.add_option("--kv", kv,
-                 "Type of the key-value cache: f32, f16, bf16, q8; default: f16, or f32 with "
-                 "--numerics exact");
-  app.add_option(
-         "--rope-switch", rope_switch,
-         "LongRoPE models, when a text outgrows the original context: reprefill, keep, short, long")
-      ->check(CLI::IsMember({"reprefill", "keep", "short", "long"}))
-      ->capture_default_str();
-  app.add_option("--isa", isa,
-                 "Kernel table to use; default: the best of this CPU (see `phidias version`)");
-  app.add_option("--cache-budget", cache_budget_mib,
-                 "MiB that the key-value cache may take; default: the memory that is free")
-      ->check(CLI::Range(1U, 1U << 30));
-  app.add_flag("-v,--verbose", verbose, "Say what is loaded and what memory it takes");
+void declare_threads(CommandOptions& command, size_t& threads) {
+  command
+      .add_option("-t,--threads", threads,
+                  "Threads; default: the physical cores that this process may use")
+      .in_range(1, 1024);
+}
+
+void RunOptions::declare(CommandOptions& command) {
+  model.declare(command);
+  declare_threads(command, threads);
+  command
+      .add_option("--ctx", context,
+                  "Positions of the longest sequence; default: what the model states")
+      .positive();
+  command
+      .add_option(
+          "--numerics", numerics,
+          "exact: the reference's mathematics in f32; fast: whatever is quickest within the "
+          "stated distance")
+      .one_of({"exact", "fast"})
+      .show_default();
+  command
+      .add_option("--weights", weights,
+                  "Type of the weights in memory: file (as they lie), f32, bf16, q8_0, q4_0, ...")
+      .show_default();
+  command.add_option("--kv", kv,
+                     "Type of the key-value cache: f32, f16, bf16, q8; default: f16, or f32 with "
+                     "--numerics exact");
+  command
+      .add_option("--rope-switch", rope_switch,
+                  "LongRoPE models, when a text outgrows the original context: reprefill, keep, "
+                  "short, long")
+      .one_of({"reprefill", "keep", "short", "long"})
+      .show_default();
+  command.add_option("--isa", isa,
+                     "Kernel table to use; default: the best of this CPU (see `phidias version`)");
+  command
+      .add_option("--cache-budget", cache_budget_mib,
+                  "MiB that the key-value cache may take; default: the memory that is free")
+      .in_range(1U, 1U << 30);
+  command.add_flag("-v,--verbose", verbose, "Say what is loaded and what memory it takes");
 }
 
 Result<std::unique_ptr<Engine>> RunOptions::start() const {
@@ -124,16 +137,16 @@ Result<std::unique_ptr<Engine>> RunOptions::start() const {
   return engine;
 }
 
-void InputOptions::declare(CLI::App& app, bool with_text) {
-  auto* group = app.add_option_group("input", "What to read: exactly one of these");
-  ids_option = group->add_option("--ids", ids, "Token ids, separated by commas");
-  ids_file_option = group->add_option("--ids-file", ids_file,
-                                      "A file of token ids, separated by commas or white space");
+void InputOptions::declare(CommandOptions& command, bool with_text) {
+  CommandOptions group = command.add_group("input", "What to read: exactly one of these");
+  ids_option = group.add_option("--ids", ids, "Token ids, separated by commas");
+  ids_file_option = group.add_option("--ids-file", ids_file,
+                                     "A file of token ids, separated by commas or white space");
   if (with_text) {
-    text_option = group->add_option("--text", text, "Text");
-    file_option = group->add_option("--file", file, "A file of text; - for standard input");
+    text_option = group.add_option("--text", text, "Text");
+    file_option = group.add_option("--file", file, "A file of text; - for standard input");
   }
-  group->require_option(0, 1);
+  group.require(0, 1);
 }
 
 Result<std::string> InputOptions::read_text() const {
@@ -156,52 +169,49 @@ Result<std::vector<TokenId>> InputOptions::read_ids(const Tokenizer* tokenizer,
     if (!content.ok()) return std::move(content).error();
     return encode_with_images(*tokenizer, *content, images);
   }
-  if (ids_option->count() == 0) {
+  if (!ids_option.given()) {
     const char* ways =
-        text_option == nullptr ? "--ids or --ids-file" : "--text, --file, --ids or --ids-file";
+        !text_option.declared() ? "--ids or --ids-file" : "--text, --file, --ids or --ids-file";
     return Error{Code::kInvalidArgument, std::string("there is no input; give ") + ways, {}};
   }
   return parse_ids(ids, "--ids");
 }
 
-void SamplingArguments::declare(CLI::App& app) {
-  auto* group = app.add_option_group("sampling", "How the next token is chosen");
-  group->add_option("--temperature,--temp", options.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  group->add_option("--top-k", options.top_k, "Keep the k likeliest; 0: off")
-      ->capture_default_str();
-  group->add_option("--top-p", options.top_p, "Keep the likeliest with this mass together; 1: off")
-      ->capture_default_str();
+void SamplingArguments::declare(CommandOptions& command) {
+  CommandOptions group = command.add_group("sampling", "How the next token is chosen");
+  group.add_option("--temperature,--temp", options.temperature, "0: always the likeliest token")
+      .show_default();
+  group.add_option("--top-k", options.top_k, "Keep the k likeliest; 0: off").show_default();
+  group.add_option("--top-p", options.top_p, "Keep the likeliest with this mass together; 1: off")
+      .show_default();
   group
-      ->add_option("--min-p", options.min_p,
-                   "Keep what has this share of the likeliest's probability; 0: off")
-      ->capture_default_str();
+      .add_option("--min-p", options.min_p,
+                  "Keep what has this share of the likeliest's probability; 0: off")
+      .show_default();
   group
-      ->add_option("--typical-p", options.typical_p,
-                   "Keep this mass of the most typical tokens; 1: off")
-      ->capture_default_str();
+      .add_option("--typical-p", options.typical_p,
+                  "Keep this mass of the most typical tokens; 1: off")
+      .show_default();
   group
-      ->add_option("--repetition-penalty", options.repetition_penalty,
-                   "Above 1: tokens seen in prompt or answer become less likely")
-      ->capture_default_str();
+      .add_option("--repetition-penalty", options.repetition_penalty,
+                  "Above 1: tokens seen in prompt or answer become less likely")
+      .show_default();
   group
-      ->add_option("--repetition-last", options.repetition_last,
-                   "Look at the last so many tokens only; 0: all")
-      ->capture_default_str();
+      .add_option("--repetition-last", options.repetition_last,
+                  "Look at the last so many tokens only; 0: all")
+      .show_default();
   group
-      ->add_option("--presence-penalty", options.presence_penalty,
-                   "Taken from the logit of a token that the answer holds")
-      ->capture_default_str();
+      .add_option("--presence-penalty", options.presence_penalty,
+                  "Taken from the logit of a token that the answer holds")
+      .show_default();
   group
-      ->add_option("--frequency-penalty", options.frequency_penalty,
-                   "The same, once per occurrence")
-      ->capture_default_str();
+      .add_option("--frequency-penalty", options.frequency_penalty, "The same, once per occurrence")
+      .show_default();
   group
-      ->add_option("--logit-bias", bias,
-                   "ID=VALUE, added to that token's logit; -inf bans it. Repeatable")
-      ->allow_extra_args(false);
-  seed_option =
-      group->add_option("--seed", options.seed, "Same seed, same draws")->capture_default_str();
+      .add_option("--logit-bias", bias,
+                  "ID=VALUE, added to that token's logit; -inf bans it. Repeatable")
+      .one_at_a_time();
+  seed_option = group.add_option("--seed", options.seed, "Same seed, same draws").show_default();
 }
 
 Result<SamplingOptions> SamplingArguments::resolve() const {

@@ -1,7 +1,6 @@
 // Options and steps that several commands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "command_options.h"
 #include "phidias/engine.h"
 #include "phidias/model.h"
 #include "phidias/prompt.h"
@@ -20,10 +20,13 @@ namespace phidias::cli {
 struct ModelOption {
   std::string name;
 
-  void declare(CLI::App& app, bool required = true);
+  void declare(CommandOptions& command, bool required = true);
   // Errors: kNotFound, with what was looked for where.
   Result<std::filesystem::path> find() const;
 };
+
+// -t: how many threads; 0, where it is not given, for the physical cores.
+void declare_threads(CommandOptions& command, size_t& threads);
 
 // -m and everything that shapes a run.
 struct RunOptions {
@@ -38,7 +41,7 @@ struct RunOptions {
   uint64_t cache_budget_mib = 0;
   bool verbose = false;
 
-  void declare(CLI::App& app);
+  void declare(CommandOptions& command);
   Result<RopeSwitch> rope_policy() const { return rope_switch_from_name(rope_switch); }
   // Loads the model and makes an engine; with --verbose says what memory it will take before it
   // takes it.
@@ -51,20 +54,17 @@ struct InputOptions {
   std::string ids_file;
   std::string text;
   std::string file;
-  CLI::Option* text_option = nullptr;
-  CLI::Option* ids_option = nullptr;
-  CLI::Option* ids_file_option = nullptr;
-  CLI::Option* file_option = nullptr;
+  Option text_option;
+  Option ids_option;
+  Option ids_file_option;
+  Option file_option;
 
   // `with_text` false: ids alone.
-  void declare(CLI::App& app, bool with_text = true);
+  void declare(CommandOptions& command, bool with_text = true);
   bool given() const {
-    return !ids_file.empty() || !file.empty() || ids_option->count() > 0 ||
-           (text_option != nullptr && text_option->count() > 0);
+    return !ids_file.empty() || !file.empty() || ids_option.given() || text_option.given();
   }
-  bool is_text() const {
-    return !file.empty() || (text_option != nullptr && text_option->count() > 0);
-  }
+  bool is_text() const { return !file.empty() || text_option.given(); }
   Result<std::string> read_text() const;
   // Ids as given, or the text's by the model's tokenizer, with images where it has tags.
   Result<std::vector<TokenId>> read_ids(const Tokenizer* tokenizer,
@@ -74,9 +74,9 @@ struct InputOptions {
 struct SamplingArguments {
   SamplingOptions options;
   std::vector<std::string> bias;  // "id=value"
-  CLI::Option* seed_option = nullptr;
+  Option seed_option;
 
-  void declare(CLI::App& app);
+  void declare(CommandOptions& command);
   Result<SamplingOptions> resolve() const;
 };
 

@@ -91,67 +91,66 @@ Result<int> run(ConvertArguments arguments) {
   });
 }
 
-std::shared_ptr<ConvertArguments> declare(CLI::App& app) {
+std::shared_ptr<ConvertArguments> declare(CommandOptions& command) {
   auto arguments = std::make_shared<ConvertArguments>();
-  arguments->model.declare(app, false);
-  app.add_option("-o,--output", arguments->output, "The GGUF file to write");
-  app.add_option("-t,--threads", arguments->options.threads,
-                 "Threads; default: the physical cores that this process may use")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--name", arguments->options.model_name,
-                 "The model's name in the file; default: the folder's, or the file's own");
-  app.add_flag("--list", arguments->list, "Show the recipes and stop");
-  app.add_flag("--json", arguments->json, "What it cost as a JSON object");
+  arguments->model.declare(command, false);
+  command.add_option("-o,--output", arguments->output, "The GGUF file to write");
+  declare_threads(command, arguments->options.threads);
+  command.add_option("--name", arguments->options.model_name,
+                     "The model's name in the file; default: the folder's, or the file's own");
+  command.add_flag("--list", arguments->list, "Show the recipes and stop");
+  command.add_flag("--json", arguments->json, "What it cost as a JSON object");
   return arguments;
 }
 
 }  // namespace
 
-std::function<Result<int>()> setup_convert(CLI::App& app) {
-  auto arguments = declare(app);
-  app.add_option("--type", arguments->options.recipe,
-                 "file: every tensor as it is; or a recipe (see --list)")
-      ->capture_default_str();
+std::function<Result<int>()> setup_convert(CommandOptions& command) {
+  auto arguments = declare(command);
+  command
+      .add_option("--type", arguments->options.recipe,
+                  "file: every tensor as it is; or a recipe (see --list)")
+      .show_default();
   return [arguments] { return run(*arguments); };
 }
 
-std::function<Result<int>()> setup_quantize(CLI::App& app) {
-  auto arguments = declare(app);
+std::function<Result<int>()> setup_quantize(CommandOptions& command) {
+  auto arguments = declare(command);
   arguments->options.recipe = "q4";
-  app.add_option("--type", arguments->options.recipe, "A recipe (see --list)")
-      ->capture_default_str();
-  auto* importance =
-      app.add_option("--imatrix", arguments->importance,
-                     "An importance matrix (a GGUF file of `phidias imatrix` or llama.cpp)");
-  app.add_option("--calibration", arguments->calibration,
-                 "A text that the model runs first, so that errors are kept from where they matter "
-                 "and made up for where they can be; - for standard input")
-      ->excludes(importance);
-  app.add_option("--window", arguments->window, "Tokens of a window of that text")
-      ->check(CLI::Range(2U, 1U << 20))
-      ->capture_default_str();
-  app.add_option("--windows", arguments->windows, "At most so many windows of it")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command.add_option("--type", arguments->options.recipe, "A recipe (see --list)").show_default();
+  const Option importance =
+      command.add_option("--imatrix", arguments->importance,
+                         "An importance matrix (a GGUF file of `phidias imatrix` or llama.cpp)");
+  command
+      .add_option(
+          "--calibration", arguments->calibration,
+          "A text that the model runs first, so that errors are kept from where they matter "
+          "and made up for where they can be; - for standard input")
+      .excludes(importance);
+  command.add_option("--window", arguments->window, "Tokens of a window of that text")
+      .in_range(2U, 1U << 20)
+      .show_default();
+  command.add_option("--windows", arguments->windows, "At most so many windows of it")
+      .positive()
+      .show_default();
   return [arguments] { return run(*arguments); };
 }
 
-std::function<Result<int>()> setup_imatrix(CLI::App& app) {
+std::function<Result<int>()> setup_imatrix(CommandOptions& command) {
   auto arguments = std::make_shared<ConvertArguments>();
-  arguments->model.declare(app);
-  app.add_option("--file", arguments->calibration, "The text to run; - for standard input")
-      ->required();
-  app.add_option("-o,--output", arguments->output, "The importance matrix to write, a GGUF file")
-      ->required();
-  app.add_option("--window", arguments->window, "Tokens of a window")
-      ->check(CLI::Range(2U, 1U << 20))
-      ->capture_default_str();
-  app.add_option("--windows", arguments->windows, "At most so many windows")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("-t,--threads", arguments->options.threads,
-                 "Threads; default: the physical cores that this process may use")
-      ->check(CLI::Range(1, 1024));
+  arguments->model.declare(command);
+  command.add_option("--file", arguments->calibration, "The text to run; - for standard input")
+      .required();
+  command
+      .add_option("-o,--output", arguments->output, "The importance matrix to write, a GGUF file")
+      .required();
+  command.add_option("--window", arguments->window, "Tokens of a window")
+      .in_range(2U, 1U << 20)
+      .show_default();
+  command.add_option("--windows", arguments->windows, "At most so many windows")
+      .positive()
+      .show_default();
+  declare_threads(command, arguments->options.threads);
   return [arguments]() -> Result<int> {
     auto path = arguments->model.find();
     if (!path.ok()) return std::move(path).error();

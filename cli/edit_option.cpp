@@ -4,11 +4,12 @@
 
 namespace phidias::cli {
 
-void declare_edits(CLI::App& app, std::vector<std::string>& edits) {
-  app.add_option("--edit", edits,
-                 "A JSON file of edits, or one edit such as 'layers[12].layer_output += 4 * "
-                 "joy.gguf @ decode', 'layers[3].attention_head_outputs[head=7] = 0'. Repeatable")
-      ->allow_extra_args(false);
+void declare_edits(CommandOptions& command, std::vector<std::string>& edits) {
+  command
+      .add_option("--edit", edits,
+                  "A JSON file of edits, or one edit such as 'layers[12].layer_output += 4 * "
+                  "joy.gguf @ decode', 'layers[3].attention_head_outputs[head=7] = 0'. Repeatable")
+      .one_at_a_time();
 }
 
 Result<Edits> read_edits(const std::vector<std::string>& arguments) {

@@ -27,23 +27,23 @@ Result<int> run(ExportArguments arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_export(CLI::App& app) {
+std::function<Result<int>()> setup_export(CommandOptions& command) {
   auto arguments = std::make_shared<ExportArguments>();
-  arguments->model.declare(app);
-  app.add_option("--hf", arguments->folder,
-                 "The folder to write, in Hugging Face's layout; it must not exist or be empty")
-      ->required();
-  app.add_option("--type", arguments->options.type, "Type of the weights: bf16, f16 or f32")
-      ->check(CLI::IsMember({"bf16", "f16", "f32"}))
-      ->capture_default_str();
-  app.add_option("--shard-gb", arguments->shard_gigabytes,
-                 "The most that one safetensors file holds, in 10^9 bytes")
-      ->check(CLI::Range(1e-6, 1e6))
-      ->capture_default_str();
-  app.add_option("-t,--threads", arguments->options.threads,
-                 "Threads; default: the physical cores that this process may use")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--json", arguments->json, "What it cost as a JSON object");
+  arguments->model.declare(command);
+  command
+      .add_option("--hf", arguments->folder,
+                  "The folder to write, in Hugging Face's layout; it must not exist or be empty")
+      .required();
+  command.add_option("--type", arguments->options.type, "Type of the weights: bf16, f16 or f32")
+      .one_of({"bf16", "f16", "f32"})
+      .show_default();
+  command
+      .add_option("--shard-gb", arguments->shard_gigabytes,
+                  "The most that one safetensors file holds, in 10^9 bytes")
+      .in_range(1e-6, 1e6)
+      .show_default();
+  declare_threads(command, arguments->options.threads);
+  command.add_flag("--json", arguments->json, "What it cost as a JSON object");
   return [arguments] { return run(*arguments); };
 }
 

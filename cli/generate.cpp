@@ -23,7 +23,7 @@ struct GenerateArguments {
   InputOptions input;
   ImageArguments images;
   std::string prompt;
-  CLI::Option* prompt_option = nullptr;
+  Option prompt_option;
   bool chat = false;
   std::string system;
   bool obey_markers = false;
@@ -32,7 +32,7 @@ struct GenerateArguments {
   uint32_t choices = 1;
   std::vector<std::string> stop;
   std::string stop_ids;
-  CLI::Option* stop_ids_option = nullptr;
+  Option stop_ids_option;
   bool show_special = false;
   std::optional<uint32_t> top_log_probabilities;
   bool echo = false;
@@ -145,7 +145,7 @@ Result<int> run(const GenerateArguments& arguments) {
   auto sampling = arguments.sampling.resolve();
   if (!sampling.ok()) return std::move(sampling).error();
   request.sampling = std::move(*sampling);
-  if (!arguments.input.given() && arguments.prompt_option->count() == 0) {
+  if (!arguments.input.given() && !arguments.prompt_option.given()) {
     return Error{Code::kInvalidArgument,
                  "give a prompt with -p, or one of --text, --file, --ids, --ids-file",
                  {}};
@@ -166,7 +166,7 @@ Result<int> run(const GenerateArguments& arguments) {
   request.max_tokens = arguments.max_tokens;
   request.choices = arguments.choices;
   request.stop_strings = arguments.stop;
-  if (arguments.stop_ids_option->count() > 0) {
+  if (arguments.stop_ids_option.given()) {
     auto stop_ids = parse_ids(arguments.stop_ids, "--stop-ids");
     if (!stop_ids.ok()) return std::move(stop_ids).error();
     request.stop_ids = std::move(*stop_ids);
@@ -221,47 +221,50 @@ Result<int> run(const GenerateArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_generate(CLI::App& app) {
+std::function<Result<int>()> setup_generate(CommandOptions& command) {
   auto arguments = std::make_shared<GenerateArguments>();
-  arguments->run.declare(app);
-  arguments->prompt_option = app.add_option("-p,--prompt", arguments->prompt,
-                                            "The text to go on with, or with --chat the question");
-  arguments->input.declare(app);
-  arguments->images.declare(app);
+  arguments->run.declare(command);
+  arguments->prompt_option = command.add_option(
+      "-p,--prompt", arguments->prompt, "The text to go on with, or with --chat the question");
+  arguments->input.declare(command);
+  arguments->images.declare(command);
   // What would be ignored is wrong usage.
-  for (CLI::Option* option : {arguments->input.ids_option, arguments->input.text_option,
-                              arguments->input.ids_file_option, arguments->input.file_option}) {
-    arguments->prompt_option->excludes(option);
+  for (Option option : {arguments->input.ids_option, arguments->input.text_option,
+                        arguments->input.ids_file_option, arguments->input.file_option}) {
+    arguments->prompt_option.excludes(option);
   }
-  auto* chat =
-      app.add_flag("--chat", arguments->chat,
-                   "Put the prompt into the checkpoint's chat template as a user's message");
-  chat->excludes(arguments->input.ids_option)->excludes(arguments->input.ids_file_option);
-  app.add_option("--system", arguments->system, "With --chat: a system message before it")
-      ->needs(chat);
-  app.add_flag("--obey-markers", arguments->obey_markers,
-               "With --chat: markers such as <|end|> in the prompt act as markers")
-      ->needs(chat);
-  app.add_flag("--no-add-special", arguments->no_add_special,
-               "Leave out what the tokenizer puts in front of a text");
-  app.add_option("-n,--max-tokens", arguments->max_tokens,
-                 "Tokens of the answer at most; 0: until the context is full")
-      ->capture_default_str();
-  app.add_option("--choices", arguments->choices, "So many answers to the one prompt")
-      ->capture_default_str();
-  app.add_option("--stop", arguments->stop, "End before this text. Repeatable")
-      ->allow_extra_args(false);
-  arguments->stop_ids_option = app.add_option(
+  const Option chat =
+      command.add_flag("--chat", arguments->chat,
+                       "Put the prompt into the checkpoint's chat template as a user's message");
+  chat.excludes(arguments->input.ids_option).excludes(arguments->input.ids_file_option);
+  command.add_option("--system", arguments->system, "With --chat: a system message before it")
+      .needs(chat);
+  command
+      .add_flag("--obey-markers", arguments->obey_markers,
+                "With --chat: markers such as <|end|> in the prompt act as markers")
+      .needs(chat);
+  command.add_flag("--no-add-special", arguments->no_add_special,
+                   "Leave out what the tokenizer puts in front of a text");
+  command
+      .add_option("-n,--max-tokens", arguments->max_tokens,
+                  "Tokens of the answer at most; 0: until the context is full")
+      .show_default();
+  command.add_option("--choices", arguments->choices, "So many answers to the one prompt")
+      .show_default();
+  command.add_option("--stop", arguments->stop, "End before this text. Repeatable").one_at_a_time();
+  arguments->stop_ids_option = command.add_option(
       "--stop-ids", arguments->stop_ids, "Stop ids in place of the model's own; \"\" for none");
-  app.add_flag("--show-special", arguments->show_special, "Show special tokens in the text");
-  auto* json = app.add_flag("--json", arguments->json, "Print the whole result as JSON at the end");
-  app.add_option("--logprobs", arguments->top_log_probabilities,
-                 "With --json: log-probabilities of each token and of the N likeliest")
-      ->needs(json);
-  app.add_flag("--echo", arguments->echo, "Print the prompt first")->excludes(json);
-  app.add_flag("--stats", arguments->stats, "Say afterwards how long it took");
-  declare_edits(app, arguments->edits);
-  arguments->sampling.declare(app);
+  command.add_flag("--show-special", arguments->show_special, "Show special tokens in the text");
+  const Option json =
+      command.add_flag("--json", arguments->json, "Print the whole result as JSON at the end");
+  command
+      .add_option("--logprobs", arguments->top_log_probabilities,
+                  "With --json: log-probabilities of each token and of the N likeliest")
+      .needs(json);
+  command.add_flag("--echo", arguments->echo, "Print the prompt first").excludes(json);
+  command.add_flag("--stats", arguments->stats, "Say afterwards how long it took");
+  declare_edits(command, arguments->edits);
+  arguments->sampling.declare(command);
   return [arguments] { return run(*arguments); };
 }
 

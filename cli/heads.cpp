@@ -84,16 +84,19 @@ Result<int> run(const HeadsArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_heads(CLI::App& app) {
+std::function<Result<int>()> setup_heads(CommandOptions& command) {
   auto arguments = std::make_shared<HeadsArguments>();
-  arguments->run.declare(app);
-  arguments->input.declare(app);
-  app.add_option("--score", arguments->scores,
-                 "Which heads to look for: induction, previous, first, current; with commas")
-      ->capture_default_str();
-  app.add_option("--topk", arguments->top, "Heads to show of each kind")->capture_default_str();
-  app.add_option("--layer", arguments->layer, "With --html: the layer whose patterns are drawn");
-  app.add_option("--html", arguments->html, "Draw all heads of a layer on one self-contained page");
+  arguments->run.declare(command);
+  arguments->input.declare(command);
+  command
+      .add_option("--score", arguments->scores,
+                  "Which heads to look for: induction, previous, first, current; with commas")
+      .show_default();
+  command.add_option("--topk", arguments->top, "Heads to show of each kind").show_default();
+  command.add_option("--layer", arguments->layer,
+                     "With --html: the layer whose patterns are drawn");
+  command.add_option("--html", arguments->html,
+                     "Draw all heads of a layer on one self-contained page");
   return [arguments] { return run(*arguments); };
 }
 

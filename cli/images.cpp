@@ -32,19 +32,21 @@ Result<ImageHandle> encode_shown(Engine& engine, const std::string& file, uint32
   });
 }
 
-void ImageArguments::declare(CLI::App& app) {
-  app.add_option("--image", files,
-                 "An image (JPEG, PNG, WebP) for a model that sees them. Repeatable; in text the "
-                 "tag <|image_n|> stands for the n-th, in ids -n for each of its tokens")
-      ->allow_extra_args(false);
-  declare_crops(app, crops);
+void ImageArguments::declare(CommandOptions& command) {
+  command
+      .add_option("--image", files,
+                  "An image (JPEG, PNG, WebP) for a model that sees them. Repeatable; in text the "
+                  "tag <|image_n|> stands for the n-th, in ids -n for each of its tokens")
+      .one_at_a_time();
+  declare_crops(command, crops);
 }
 
-void ImageArguments::declare_crops(CLI::App& app, uint32_t& crops) {
-  app.add_option("--crops", crops,
-                 "Tiles that an image is cut into at most; default: what the checkpoint states. "
-                 "More show finer detail and take more tokens")
-      ->check(CLI::Range(1, 256));
+void ImageArguments::declare_crops(CommandOptions& command, uint32_t& crops) {
+  command
+      .add_option("--crops", crops,
+                  "Tiles that an image is cut into at most; default: what the checkpoint states. "
+                  "More show finer detail and take more tokens")
+      .in_range(1, 256);
 }
 
 Result<std::vector<ImageHandle>> ImageArguments::encode(Engine& engine) const {

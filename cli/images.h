@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "command.h"
+#include "command_options.h"
 #include "phidias/engine.h"
 #include "phidias/image.h"
 #include "phidias/image_trace.h"
@@ -19,8 +20,8 @@ struct ImageArguments {
   std::vector<std::string> files;
   uint32_t crops = 0;
 
-  void declare(CLI::App& app);
-  static void declare_crops(CLI::App& app, uint32_t& crops);
+  void declare(CommandOptions& command);
+  static void declare_crops(CommandOptions& command, uint32_t& crops);
   // In the order in which they were given, the first is image 1.
   Result<std::vector<ImageHandle>> encode(Engine& engine) const;
   // The same, each image looked into.

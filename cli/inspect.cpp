@@ -188,12 +188,12 @@ Result<int> run(const InspectArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_inspect(CLI::App& app) {
+std::function<Result<int>()> setup_inspect(CommandOptions& command) {
   auto arguments = std::make_shared<InspectArguments>();
-  arguments->model.declare(app);
-  app.add_option("--ctx", arguments->context,
-                 "State the cache's size at so many positions; default: what the model states");
-  app.add_flag("--json", arguments->json, "Everything as one JSON object");
+  arguments->model.declare(command);
+  command.add_option("--ctx", arguments->context,
+                     "State the cache's size at so many positions; default: what the model states");
+  command.add_flag("--json", arguments->json, "Everything as one JSON object");
   return [arguments] { return run(*arguments); };
 }
 

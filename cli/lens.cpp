@@ -111,15 +111,14 @@ Result<int> run(const LensArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_lens(CLI::App& app) {
+std::function<Result<int>()> setup_lens(CommandOptions& command) {
   auto arguments = std::make_shared<LensArguments>();
-  arguments->run.declare(app);
-  arguments->input.declare(app);
-  app.add_option("--topk", arguments->top, "Tokens of each cell of the page")
-      ->capture_default_str();
-  app.add_option("--at", arguments->at, "Positions: all, last, 4:, 2,5")->capture_default_str();
-  declare_edits(app, arguments->edits);
-  app.add_option("--html", arguments->html, "Write one self-contained page in place of text");
+  arguments->run.declare(command);
+  arguments->input.declare(command);
+  command.add_option("--topk", arguments->top, "Tokens of each cell of the page").show_default();
+  command.add_option("--at", arguments->at, "Positions: all, last, 4:, 2,5").show_default();
+  declare_edits(command, arguments->edits);
+  command.add_option("--html", arguments->html, "Write one self-contained page in place of text");
   return [arguments] { return run(*arguments); };
 }
 

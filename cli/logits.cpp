@@ -128,20 +128,22 @@ Result<int> logits(const LogitsArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_logits(CLI::App& app) {
+std::function<Result<int>()> setup_logits(CommandOptions& command) {
   auto arguments = std::make_shared<LogitsArguments>();
-  arguments->run.declare(app);
-  arguments->input.declare(app);
-  arguments->images.declare(app);
-  app.add_option("--generate", arguments->generate,
-                 "Then so many greedy tokens, end tokens not obeyed");
-  app.add_option("--chunk", arguments->chunk,
-                 "Feed the prompt in chunks of so many tokens; changes no bit of the output");
-  app.add_option("--batch-with", arguments->batch_with,
-                 "IDS;IDS: run these sequences in the same steps; changes no bit of the output");
-  app.add_option("-o,--output", arguments->output,
-                 "The safetensors file to write: logits [1, seq, vocab], tokens, step_logits")
-      ->required();
+  arguments->run.declare(command);
+  arguments->input.declare(command);
+  arguments->images.declare(command);
+  command.add_option("--generate", arguments->generate,
+                     "Then so many greedy tokens, end tokens not obeyed");
+  command.add_option("--chunk", arguments->chunk,
+                     "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  command.add_option(
+      "--batch-with", arguments->batch_with,
+      "IDS;IDS: run these sequences in the same steps; changes no bit of the output");
+  command
+      .add_option("-o,--output", arguments->output,
+                  "The safetensors file to write: logits [1, seq, vocab], tokens, step_logits")
+      .required();
   return [arguments] { return logits(*arguments); };
 }
 

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -70,7 +71,8 @@ int run(int argc, char** argv) {
   std::function<Result<int>()> chosen;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    auto action = command.setup(*sub);
+    CommandOptions options(*sub);
+    auto action = command.setup(options);
     sub->callback([&chosen, action] { chosen = action; });
   }
   try {

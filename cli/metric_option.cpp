@@ -32,11 +32,11 @@ std::optional<Json> from_line(const std::string& line) {
 
 }  // namespace
 
-CLI::Option* declare_metric(CLI::App& app, std::string& metric) {
-  return app.add_option("--metric", metric,
-                        "What is measured: 'logit_diff( Paris, Rome)', 'logit(ID)', "
-                        "'log_prob( Paris)', JSON such as {\"logit_diff\": [\" Paris\", "
-                        "\" Rome\"], \"at\": \"last\"}, or a file of it");
+Option declare_metric(CommandOptions& command, std::string& metric) {
+  return command.add_option("--metric", metric,
+                            "What is measured: 'logit_diff( Paris, Rome)', 'logit(ID)', "
+                            "'log_prob( Paris)', JSON such as {\"logit_diff\": [\" Paris\", "
+                            "\" Rome\"], \"at\": \"last\"}, or a file of it");
 }
 
 Result<Metric> read_metric(const std::string& argument, const Model& model) {

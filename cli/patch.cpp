@@ -95,26 +95,29 @@ Result<int> run(const PatchArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_patch(CLI::App& app) {
+std::function<Result<int>()> setup_patch(CommandOptions& command) {
   auto arguments = std::make_shared<PatchArguments>();
-  arguments->run.declare(app);
-  arguments->texts.declare(app);
-  app.add_option("--value", arguments->value,
-                 "What is put in: layer_output, attention_output, attention_head_outputs, ...")
-      ->capture_default_str();
-  app.add_option("--sweep", arguments->sweep,
-                 "What each cell of the table is: layers,positions; layers,heads; or layers")
-      ->capture_default_str();
-  app.add_option("--window", arguments->window, "Layers that are patched together")
-      ->capture_default_str();
-  app.add_option("--noise", arguments->noise,
-                 "Causal tracing: in place of another text, noise of this deviation on the clean "
-                 "text's embeddings");
-  app.add_option("--noise-at", arguments->noise_at, "The positions of the subject, such as 0:4")
-      ->capture_default_str();
-  app.add_option("--seed", arguments->seed, "Of the noise")->capture_default_str();
-  declare_metric(app, arguments->metric)->required();
-  app.add_option("--html", arguments->html, "Write one self-contained page in place of text");
+  arguments->run.declare(command);
+  arguments->texts.declare(command);
+  command
+      .add_option("--value", arguments->value,
+                  "What is put in: layer_output, attention_output, attention_head_outputs, ...")
+      .show_default();
+  command
+      .add_option("--sweep", arguments->sweep,
+                  "What each cell of the table is: layers,positions; layers,heads; or layers")
+      .show_default();
+  command.add_option("--window", arguments->window, "Layers that are patched together")
+      .show_default();
+  command.add_option(
+      "--noise", arguments->noise,
+      "Causal tracing: in place of another text, noise of this deviation on the clean "
+      "text's embeddings");
+  command.add_option("--noise-at", arguments->noise_at, "The positions of the subject, such as 0:4")
+      .show_default();
+  command.add_option("--seed", arguments->seed, "Of the noise").show_default();
+  declare_metric(command, arguments->metric).required();
+  command.add_option("--html", arguments->html, "Write one self-contained page in place of text");
   return [arguments] { return run(*arguments); };
 }
 

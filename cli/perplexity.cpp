@@ -68,23 +68,26 @@ Result<int> run(PerplexityArguments arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_perplexity(CLI::App& app) {
+std::function<Result<int>()> setup_perplexity(CommandOptions& command) {
   auto arguments = std::make_shared<PerplexityArguments>();
-  arguments->run.declare(app);
-  auto* group = app.add_option_group("input", "What to score: exactly one of these");
-  group->add_option("--file", arguments->file, "A file of text; - for standard input");
-  group->add_option("--ids-file", arguments->ids_file, "A file of token ids");
-  group->require_option(1);
-  app.add_option("--window", arguments->options.window,
-                 "Tokens of a window; the first of each is not scored")
-      ->check(CLI::Range(2U, 1U << 24))
-      ->capture_default_str();
-  auto* save = app.add_option("--save-logits", arguments->options.save_log_probabilities,
-                              "Write log-probabilities (f16 safetensors)");
-  app.add_option("--against", arguments->options.against,
-                 "Compare with log-probabilities that another run saved")
-      ->excludes(save);
-  app.add_flag("--json", arguments->json, "{\"windows\": [...], \"tokens\": n, \"perplexity\": x}");
+  arguments->run.declare(command);
+  CommandOptions group = command.add_group("input", "What to score: exactly one of these");
+  group.add_option("--file", arguments->file, "A file of text; - for standard input");
+  group.add_option("--ids-file", arguments->ids_file, "A file of token ids");
+  group.require(1, 1);
+  command
+      .add_option("--window", arguments->options.window,
+                  "Tokens of a window; the first of each is not scored")
+      .in_range(2U, 1U << 24)
+      .show_default();
+  const Option save = command.add_option("--save-logits", arguments->options.save_log_probabilities,
+                                         "Write log-probabilities (f16 safetensors)");
+  command
+      .add_option("--against", arguments->options.against,
+                  "Compare with log-probabilities that another run saved")
+      .excludes(save);
+  command.add_flag("--json", arguments->json,
+                   "{\"windows\": [...], \"tokens\": n, \"perplexity\": x}");
   return [arguments] { return run(*arguments); };
 }
 

@@ -42,19 +42,20 @@ Result<int> run(const PullArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_pull(CLI::App& app) {
+std::function<Result<int>()> setup_pull(CommandOptions& command) {
   auto arguments = std::make_shared<PullArguments>();
-  app.add_option("name", arguments->name,
-                 "owner/name, or owner/name:PART for the .gguf file whose name has PART in it")
-      ->required();
-  app.add_option("--revision", arguments->revision, "A branch, a tag or a commit")
-      ->capture_default_str();
-  app.add_option("--endpoint", arguments->endpoint,
-                 "The hub's address; default: HF_ENDPOINT, else https://huggingface.co");
-  app.add_option(
+  command
+      .add_option("name", arguments->name,
+                  "owner/name, or owner/name:PART for the .gguf file whose name has PART in it")
+      .required();
+  command.add_option("--revision", arguments->revision, "A branch, a tag or a commit")
+      .show_default();
+  command.add_option("--endpoint", arguments->endpoint,
+                     "The hub's address; default: HF_ENDPOINT, else https://huggingface.co");
+  command.add_option(
       "--cache", arguments->cache,
       "The cache folder; default: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub");
-  app.footer("Private and gated models: put a token into HF_TOKEN.");
+  command.footer("Private and gated models: put a token into HF_TOKEN.");
   return [arguments] { return run(*arguments); };
 }
 

@@ -82,15 +82,16 @@ Result<int> render(const RenderArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_render(CLI::App& app) {
+std::function<Result<int>()> setup_render(CommandOptions& command) {
   auto arguments = std::make_shared<RenderArguments>();
-  arguments->model.declare(app, false);
-  app.add_option("--template", arguments->template_file,
-                 "A Jinja file in place of the checkpoint's template");
-  app.add_flag("--jsonl", arguments->jsonl,
-               "Each line of standard input is {\"messages\": [...], \"add_generation_prompt\": "
-               "true, ...}, each line of output "
-               "{\"text\": ..., \"ids\": [...]} or {\"error\": ...} (the default)");
+  arguments->model.declare(command, false);
+  command.add_option("--template", arguments->template_file,
+                     "A Jinja file in place of the checkpoint's template");
+  command.add_flag(
+      "--jsonl", arguments->jsonl,
+      "Each line of standard input is {\"messages\": [...], \"add_generation_prompt\": "
+      "true, ...}, each line of output "
+      "{\"text\": ..., \"ids\": [...]} or {\"error\": ...} (the default)");
   return [arguments] { return render(*arguments); };
 }
 

@@ -75,11 +75,12 @@ Result<int> run(const SupportArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_support(CLI::App& app) {
+std::function<Result<int>()> setup_support(CommandOptions& command) {
   auto arguments = std::make_shared<SupportArguments>();
-  arguments->model.declare(app);
-  app.add_flag("--tree", arguments->tree, "The tree of modules with the values in their places");
-  app.add_flag("--json", arguments->json, "Everything as a JSON list");
+  arguments->model.declare(command);
+  command.add_flag("--tree", arguments->tree,
+                   "The tree of modules with the values in their places");
+  command.add_flag("--json", arguments->json, "Everything as a JSON list");
   return [arguments] { return run(*arguments); };
 }
 

@@ -19,11 +19,11 @@ Result<std::vector<TokenId>> text_or_ids(const std::string& text, const std::str
 
 }  // namespace
 
-void TextPairArguments::declare(CLI::App& app) {
-  app.add_option("--clean", clean, "The text whose values are put in");
-  app.add_option("--corrupt", corrupt, "The text they are put into, equally long");
-  app.add_option("--clean-ids", clean_ids, "The same as token ids");
-  app.add_option("--corrupt-ids", corrupt_ids, "The same as token ids");
+void TextPairArguments::declare(CommandOptions& command) {
+  command.add_option("--clean", clean, "The text whose values are put in");
+  command.add_option("--corrupt", corrupt, "The text they are put into, equally long");
+  command.add_option("--clean-ids", clean_ids, "The same as token ids");
+  command.add_option("--corrupt-ids", corrupt_ids, "The same as token ids");
 }
 
 Result<TextPair> TextPairArguments::read(const Tokenizer* tokenizer) const {

@@ -1,10 +1,10 @@
 // --clean and --corrupt: two texts, as texts or as ids.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "command_options.h"
 #include "phidias/model.h"
 
 namespace phidias::cli {
@@ -20,7 +20,7 @@ struct TextPairArguments {
   std::string clean_ids;
   std::string corrupt_ids;
 
-  void declare(CLI::App& app);
+  void declare(CommandOptions& command);
   bool has_corrupt() const { return !corrupt.empty() || !corrupt_ids.empty(); }
   // Without a corrupt text it is the clean one. Errors: kNotFound for a text where there is no
   // tokenizer; kInvalidArgument for a text without tokens.

@@ -116,35 +116,35 @@ Result<int> detokenize(const DetokenizeOptions& options) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_tokenize(CLI::App& app) {
+std::function<Result<int>()> setup_tokenize(CommandOptions& command) {
   auto options = std::make_shared<TokenizeOptions>();
-  options->model.declare(app);
-  app.add_flag("--no-add-special", options->no_add_special,
-               "Leave out what the tokenizer puts in front of or behind a text");
-  app.add_flag("--plain", options->plain,
-               "Markers in the text, such as <|end|>, are ordinary text");
-  auto* group = app.add_option_group("input", "What to read: exactly one of these");
-  group->add_option("--text", options->text, "Text");
-  group->add_option("--file", options->file, "A file of text; - for standard input");
-  group->add_flag(
+  options->model.declare(command);
+  command.add_flag("--no-add-special", options->no_add_special,
+                   "Leave out what the tokenizer puts in front of or behind a text");
+  command.add_flag("--plain", options->plain,
+                   "Markers in the text, such as <|end|>, are ordinary text");
+  CommandOptions group = command.add_group("input", "What to read: exactly one of these");
+  group.add_option("--text", options->text, "Text");
+  group.add_option("--file", options->file, "A file of text; - for standard input");
+  group.add_flag(
       "--jsonl", options->jsonl,
       "Each line of standard input is a JSON string, each line of output an array of ids");
-  group->require_option(1);
+  group.require(1, 1);
   return [options] { return tokenize(*options); };
 }
 
-std::function<Result<int>()> setup_detokenize(CLI::App& app) {
+std::function<Result<int>()> setup_detokenize(CommandOptions& command) {
   auto options = std::make_shared<DetokenizeOptions>();
-  options->model.declare(app);
-  app.add_flag("--skip-special", options->skip_special, "Leave special tokens out of the text");
-  app.add_flag("--stream", options->stream,
-               "Decode id by id; with --jsonl, print what each id gave and then the rest");
-  auto* group = app.add_option_group("input", "What to read: exactly one of these");
-  group->add_option("--ids", options->ids, "Token ids, separated by commas");
-  group->add_flag(
+  options->model.declare(command);
+  command.add_flag("--skip-special", options->skip_special, "Leave special tokens out of the text");
+  command.add_flag("--stream", options->stream,
+                   "Decode id by id; with --jsonl, print what each id gave and then the rest");
+  CommandOptions group = command.add_group("input", "What to read: exactly one of these");
+  group.add_option("--ids", options->ids, "Token ids, separated by commas");
+  group.add_flag(
       "--jsonl", options->jsonl,
       "Each line of standard input is an array of ids, each line of output a JSON string");
-  group->require_option(1);
+  group.require(1, 1);
   return [options] { return detokenize(*options); };
 }
 

@@ -250,35 +250,38 @@ Result<int> trace(const TraceArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_trace(CLI::App& app) {
+std::function<Result<int>()> setup_trace(CommandOptions& command) {
   auto arguments = std::make_shared<TraceArguments>();
-  arguments->run.declare(app);
-  arguments->input.declare(app);
-  arguments->images.declare(app);
-  app.add_option("--generate", arguments->generate,
-                 "Then so many greedy tokens, end tokens not obeyed");
-  app.add_option("--chunk", arguments->chunk,
-                 "Feed the prompt in chunks of so many tokens; changes no bit of the output");
-  app.add_option("--read", arguments->reads,
-                 "A value, such as logits, layers[*].layer_output or "
-                 "'layers[3].attention_probabilities[head=7, at=last]'; all: every standard one. "
-                 "Repeatable; `phidias support` lists them")
-      ->allow_extra_args(false);
-  app.add_option("--grad", arguments->gradients,
-                 "A value whose gradient of the metric is written as grad.<value>; all: of every "
-                 "value that has one. Repeatable")
-      ->allow_extra_args(false);
-  declare_metric(app, arguments->metric);
-  declare_edits(app, arguments->edits);
-  app.add_option("--runs", arguments->runs,
-                 "In place of a text, reads and edits: a JSON document of several runs, of which "
-                 "edits may take each other's values; names in the file have the run's in front");
-  app.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
-      ->capture_default_str()
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));
-  app.add_flag("--plan", arguments->plan, "Say what would be kept, and run nothing");
-  app.add_option("-o,--output", arguments->output, "The safetensors file to write")
-      ->default_val("/dev/null");
+  arguments->run.declare(command);
+  arguments->input.declare(command);
+  arguments->images.declare(command);
+  command.add_option("--generate", arguments->generate,
+                     "Then so many greedy tokens, end tokens not obeyed");
+  command.add_option("--chunk", arguments->chunk,
+                     "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  command
+      .add_option("--read", arguments->reads,
+                  "A value, such as logits, layers[*].layer_output or "
+                  "'layers[3].attention_probabilities[head=7, at=last]'; all: every standard one. "
+                  "Repeatable; `phidias support` lists them")
+      .one_at_a_time();
+  command
+      .add_option("--grad", arguments->gradients,
+                  "A value whose gradient of the metric is written as grad.<value>; all: of every "
+                  "value that has one. Repeatable")
+      .one_at_a_time();
+  declare_metric(command, arguments->metric);
+  declare_edits(command, arguments->edits);
+  command.add_option(
+      "--runs", arguments->runs,
+      "In place of a text, reads and edits: a JSON document of several runs, of which "
+      "edits may take each other's values; names in the file have the run's in front");
+  command.add_option("--max-mib", arguments->max_mib, "Refuse reads that take more memory")
+      .show_default()
+      .in_range(uint64_t{1}, uint64_t{1} << 30);
+  command.add_flag("--plan", arguments->plan, "Say what would be kept, and run nothing");
+  command.add_option("-o,--output", arguments->output, "The safetensors file to write")
+      .default_value("/dev/null");
   return [arguments] { return trace(*arguments); };
 }
 

@@ -82,18 +82,20 @@ Result<int> run(const VectorArguments& arguments) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_vector(CLI::App& app) {
+std::function<Result<int>()> setup_vector(CommandOptions& command) {
   auto arguments = std::make_shared<VectorArguments>();
-  arguments->run.declare(app);
-  app.add_option("--pairs", arguments->pairs,
-                 "A file of lines {\"positive\": TEXT, \"negative\": TEXT}; - for standard input")
-      ->required();
-  app.add_option("--method", arguments->method,
-                 "mean: the mean of the differences; pca_diff: their first principal component")
-      ->check(CLI::IsMember({"mean", "pca_diff"}))
-      ->capture_default_str();
-  app.add_option("-o,--output", arguments->output, "The control vector to write (GGUF)")
-      ->required();
+  arguments->run.declare(command);
+  command
+      .add_option("--pairs", arguments->pairs,
+                  "A file of lines {\"positive\": TEXT, \"negative\": TEXT}; - for standard input")
+      .required();
+  command
+      .add_option("--method", arguments->method,
+                  "mean: the mean of the differences; pca_diff: their first principal component")
+      .one_of({"mean", "pca_diff"})
+      .show_default();
+  command.add_option("-o,--output", arguments->output, "The control vector to write (GGUF)")
+      .required();
   return [arguments] { return run(*arguments); };
 }
 

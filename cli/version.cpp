@@ -42,9 +42,9 @@ std::string to_json(const BuildInfo& build) {
 
 }  // namespace
 
-std::function<Result<int>()> setup_version(CLI::App& app) {
+std::function<Result<int>()> setup_version(CommandOptions& command) {
   auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "As one JSON object; kernels: whether this CPU has them");
+  command.add_flag("--json", *json, "As one JSON object; kernels: whether this CPU has them");
   return [json]() -> Result<int> {
     const BuildInfo build = build_info();
     print(*json ? to_json(build) : to_text(build));
