@@ -53,6 +53,12 @@ Result<std::filesystem::path> ModelOption::find() const {
   return error;
 }
 
+void declare_steps(CommandOptions& command, uint32_t& generate, uint32_t& chunk) {
+  command.add_option("--generate", generate, "Then so many greedy tokens, end tokens not obeyed");
+  command.add_option("--chunk", chunk,
+                     "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+}
+
 void declare_threads(CommandOptions& command, size_t& threads) {
   command
       .add_option("-t,--threads", threads,

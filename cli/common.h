@@ -28,6 +28,9 @@ struct ModelOption {
 // -t: how many threads; 0, where it is not given, for the physical cores.
 void declare_threads(CommandOptions& command, size_t& threads);
 
+// --generate and --chunk: how a given text is run, and for how long beyond its end.
+void declare_steps(CommandOptions& command, uint32_t& generate, uint32_t& chunk);
+
 // -m and everything that shapes a run.
 struct RunOptions {
   ModelOption model;

@@ -14,8 +14,8 @@ struct LogitsArguments {
   RunOptions run;
   InputOptions input;
   ImageArguments images;
-  size_t generate = 0;
-  size_t chunk = 0;
+  uint32_t generate = 0;
+  uint32_t chunk = 0;
   std::string batch_with;
   std::string output;
 };
@@ -133,10 +133,7 @@ std::function<Result<int>()> setup_logits(CommandOptions& command) {
   arguments->run.declare(command);
   arguments->input.declare(command);
   arguments->images.declare(command);
-  command.add_option("--generate", arguments->generate,
-                     "Then so many greedy tokens, end tokens not obeyed");
-  command.add_option("--chunk", arguments->chunk,
-                     "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  declare_steps(command, arguments->generate, arguments->chunk);
   command.add_option(
       "--batch-with", arguments->batch_with,
       "IDS;IDS: run these sequences in the same steps; changes no bit of the output");

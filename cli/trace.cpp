@@ -255,10 +255,7 @@ std::function<Result<int>()> setup_trace(CommandOptions& command) {
   arguments->run.declare(command);
   arguments->input.declare(command);
   arguments->images.declare(command);
-  command.add_option("--generate", arguments->generate,
-                     "Then so many greedy tokens, end tokens not obeyed");
-  command.add_option("--chunk", arguments->chunk,
-                     "Feed the prompt in chunks of so many tokens; changes no bit of the output");
+  declare_steps(command, arguments->generate, arguments->chunk);
   command
       .add_option("--read", arguments->reads,
                   "A value, such as logits, layers[*].layer_output or "

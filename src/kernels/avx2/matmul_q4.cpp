@@ -1,7 +1,7 @@
 #include "kernels/avx2/panels.h"
 #include "kernels/isa.h"
+#include "kernels/places.h"
 #include "kernels/x86/few_rows_q4.h"
-#include "kernels/x86/fill.h"
 
 namespace phidias::avx2 {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "kernels/avx2/panels.h"
 #include "kernels/isa.h"
-#include "kernels/x86/fill.h"
+#include "kernels/places.h"
 
 namespace phidias::avx2 {
 namespace {

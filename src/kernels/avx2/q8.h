@@ -1,4 +1,4 @@
-// Rounding to int8 with one scale, as in scalar/q8.h.
+// Rounding registers to int8 with one scale, as scalar/q8.h does.
 #pragma once
 
 #include "kernels/avx2/vec.h"
@@ -17,15 +17,6 @@ namespace {
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xB1))));
 }
 
-struct Q8Scale {
-  float scale;
-  float inverse;
-};
-[[gnu::always_inline]] inline Q8Scale q8_scale(float largest) {
-  const float quotient = largest / 127.0F;
-  const float scale = quotient < 0x1p-126F ? 0.0F : quotient;
-  return {scale, scale > 0 && scale <= 0x1.fffffep127F ? 1.0F / scale : 0.0F};
-}
 [[gnu::always_inline]] inline __m256i q8_round(__m256 x, float inverse) {
   // Without an inverse the values may be infinite or NaN: they become 0 by the mask.
   const __m256i whole = _mm256_cvtps_epi32(Vec::mul(x, Vec::set(inverse)));

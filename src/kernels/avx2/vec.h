@@ -30,6 +30,7 @@ struct Vec {
   static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats div(Floats a, Floats b) { return _mm256_div_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+  static Floats negative(Floats x) { return _mm256_xor_ps(x, set(-0.0F)); }
   // b where either is NaN.
   static Floats max(Floats a, Floats b) { return _mm256_max_ps(a, b); }
   static Floats min(Floats a, Floats b) { return _mm256_min_ps(a, b); }
@@ -169,6 +170,11 @@ struct Vec {
     const __m256d by4 = _mm256_add_pd(x.low, x.high);
     const __m128d by2 = _mm_add_pd(_mm256_castpd256_pd128(by4), _mm256_extractf128_pd(by4, 1));
     return _mm_cvtsd_f64(_mm_add_sd(by2, _mm_unpackhi_pd(by2, by2)));
+  }
+
+  // By the instruction: the library's function would be called for negative numbers.
+  static double root(double x) {
+    return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x)));
   }
 
   // The mask of the first n (at most 8) lanes.

@@ -4,6 +4,6 @@
 
 namespace phidias::avx512_vnni {
 
-void fill_matmul_f32(KernelTable& table) { x86::fill_matmul_f32<Vec>(table); }
+void fill_matmul_f32(KernelTable& table) { generic::fill_matmul_f32<Vec, x86::Decoder>(table); }
 
 }  // namespace phidias::avx512_vnni

@@ -1,7 +1,7 @@
 #include "kernels/x86/matmul_q8.h"
 #include "kernels/avx512/panels.h"
 #include "kernels/isa.h"
-#include "kernels/x86/fill.h"
+#include "kernels/places.h"
 
 namespace phidias::avx512_vnni {
 namespace {

@@ -3,13 +3,9 @@
 
 #include "kernels/generic/attention.h"
 #include "kernels/generic/attention_exact.h"
-#include "kernels/table.h"
+#include "kernels/places.h"
 
 namespace phidias::generic {
-
-// A constant, so that no call of index_of is left even where nothing is optimised.
-template <KvType kType>
-inline constexpr size_t kKvAt = index_of(kType);
 
 template <class V>
 [[gnu::always_inline]] inline void fill_attention(KernelTable& table) {

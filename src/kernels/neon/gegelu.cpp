@@ -1,6 +1,7 @@
 #include "kernels/generic/exp.h"
+#include "kernels/generic/runs.h"
 #include "kernels/isa.h"
-#include "kernels/neon/runs.h"
+#include "kernels/neon/vec.h"
 
 namespace phidias::neon {
 namespace {
@@ -32,12 +33,12 @@ namespace {
 void gegelu(const float* branches, float limit, float* y, size_t count) {
   const float32x4_t upper = Vec::set(limit);
   const float32x4_t lower = Vec::set(-limit);
-  each_run(count, [&](size_t i, size_t n) {
-    if (n == kLanes) {
+  generic::each_run<Vec>(count, [&](size_t i, size_t n) {
+    if (n == Vec::kLanes) {
       Vec::store(y + i, activate(branches + 2 * i, upper, lower));
       return;
     }
-    float rest[2 * kLanes] = {};
+    float rest[2 * Vec::kLanes] = {};
     std::memcpy(rest, branches + 2 * i, 2 * n * sizeof(float));
     Vec::store_partial(y + i, activate(rest, upper, lower), n);
   });

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "kernels/generic/matmul_q8.h"
-#include "kernels/neon/fill.h"
 #include "kernels/neon/integers.h"
+#include "kernels/places.h"
 
 namespace phidias::neon {
 namespace {

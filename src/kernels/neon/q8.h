@@ -1,4 +1,4 @@
-// Rounding to int8 with one scale, as in scalar/q8.h.
+// Rounding registers to int8 with one scale, as scalar/q8.h does.
 #pragma once
 
 #include "kernels/neon/vec.h"
@@ -14,15 +14,6 @@ namespace {
   return vget_lane_f32(vreinterpret_f32_u32(vdup_n_u32(vmaxvq_u32(bits))), 0);
 }
 
-struct Q8Scale {
-  float scale;
-  float inverse;
-};
-[[gnu::always_inline]] inline Q8Scale q8_scale(float largest) {
-  const float quotient = largest / 127.0F;
-  const float scale = quotient < 0x1p-126F ? 0.0F : quotient;
-  return {scale, scale > 0 && scale <= 0x1.fffffep127F ? 1.0F / scale : 0.0F};
-}
 [[gnu::always_inline]] inline int32x4_t q8_round(float32x4_t x, float inverse) {
   // Without an inverse the values may be infinite or NaN: they become 0 by the mask.
   const int32x4_t whole = vcvtnq_s32_f32(vmulq_n_f32(x, inverse));

@@ -38,6 +38,7 @@ struct Vec {
   static Floats mul(Floats a, Floats b) { return vmulq_f32(a, b); }
   static Floats div(Floats a, Floats b) { return vdivq_f32(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+  static Floats negative(Floats x) { return vnegq_f32(x); }
   // b where either is NaN.
   static Floats max(Floats a, Floats b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static Floats min(Floats a, Floats b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
@@ -183,6 +184,8 @@ struct Vec {
     const float64x2_t by2 = vaddq_f64(by4[0], by4[1]);
     return vgetq_lane_f64(by2, 0) + vgetq_lane_f64(by2, 1);
   }
+  // By the instruction: the library's function would be called for negative numbers.
+  static double root(double x) { return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0); }
 
  private:
   static uint8x8_t load_bytes(const std::byte* p) {

@@ -6,7 +6,7 @@
 namespace phidias::neon_i8mm {
 
 void fill_matmul_q4(KernelTable& table) {
-  table.matmul_q8[neon::kAt<Format::kQ4>] = neon::matmul_q4<Integers>;
+  table.matmul_q8[kAt<Format::kQ4>] = neon::matmul_q4<Integers>;
 }
 
 }  // namespace phidias::neon_i8mm

@@ -12,11 +12,13 @@ namespace {
 constexpr size_t kRowGrain = 16;
 
 // Threads get unequal parts of the memory and of the processor, and a wait in one would become one
-// of all. More rows make a call dear, whose numbers are put in order first.
+// of all: large products are balanced, in units of so many weight rows. More activation rows make a
+// call dear, whose numbers are put in order first.
 constexpr size_t kFewRows = 4;
-constexpr size_t kBalancedGrain = 64;
+constexpr size_t kFewRowsGrain = 64;
 constexpr size_t kManyRowsGrain = 256;
-constexpr size_t kRowsToBalance = 2048;  // of weights
+// With fewer units for each thread, whole ones would share out less evenly than fixed parts.
+constexpr size_t kUnitsToBalance = 6;
 
 // What the activations are rounded to for a product.
 enum class Rounding : uint8_t { kNone, kQ8, kBF16 };
@@ -136,8 +138,8 @@ void linear(RunContext& context, const Matrix& weights, Activations& x, float* y
       context.kernels->add(y + r * y_stride + begin, bias.data() + begin, end - begin);
     }
   };
-  if (weights.rows >= kRowsToBalance) {
-    const size_t grain = x.rows() <= kFewRows ? kBalancedGrain : kManyRowsGrain;
+  const size_t grain = x.rows() <= kFewRows ? kFewRowsGrain : kManyRowsGrain;
+  if (weights.rows >= kUnitsToBalance * grain * context.threads->threads()) {
     run_balanced(*context.threads, weights.rows, grain, share);
   } else {
     context.threads->run(weights.rows, kRowGrain, share);
