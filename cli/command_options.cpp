@@ -35,7 +35,13 @@ Option Option::one_of(const std::vector<std::string>& values) const {
 }
 
 Option Option::positive() const {
-  option_->check(CLI::PositiveNumber);
+  option_->check(CLI::Validator(
+      [](const std::string& value) {
+        double number = 0;
+        const bool above = CLI::detail::lexical_cast(value, number) && number > 0;
+        return above ? std::string() : value + " is not above 0";
+      },
+      "POSITIVE"));
   return *this;
 }
 

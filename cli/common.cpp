@@ -44,12 +44,14 @@ Result<std::filesystem::path> ModelOption::find() const {
   std::error_code ignored;
   if (std::filesystem::exists(name, ignored)) return std::filesystem::path(name);
   const auto reference = HubReference::parse(name);
-  if (!reference.ok())
+  if (!reference.ok() || name.ends_with(".gguf"))
     return Error{Code::kNotFound, "there is no such file or folder", {name, {}, {}}};
   auto cached = find_cached_model(*reference, HubOptions::from_environment().cache);
   if (cached.ok()) return std::move(*cached);
   Error error = std::move(cached).error();
-  error.message = "there is no such file or folder, and in the hub cache: " + error.message;
+  error.message = "there is no such file or folder, and in the hub cache (" + error.place.file +
+                  "): " + error.message;
+  error.place = {name, {}, {}};
   return error;
 }
 
@@ -71,7 +73,7 @@ void RunOptions::declare(CommandOptions& command) {
   declare_threads(command, threads);
   command
       .add_option("--ctx", context,
-                  "Positions of the longest sequence; default: what the model states")
+                  "Context: positions of the longest sequence; default: what the model states")
       .positive();
   command
       .add_option(

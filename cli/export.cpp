@@ -31,7 +31,7 @@ std::function<Result<int>()> setup_export(CommandOptions& command) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->model.declare(command);
   command
-      .add_option("--hf", arguments->folder,
+      .add_option("-o,--hf", arguments->folder,
                   "The folder to write, in Hugging Face's layout; it must not exist or be empty")
       .required();
   command.add_option("--type", arguments->options.type, "Type of the weights: bf16, f16 or f32")

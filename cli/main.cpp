@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "phidias/version.h"
+#include "usage.h"
 
 namespace phidias::cli {
 namespace {
@@ -42,16 +43,6 @@ constexpr Command kCommands[] = {
 int report(const Error& error) {
   std::fprintf(stderr, "phidias: %s\n", error.to_string().c_str());
   return kExitFailed;
-}
-
-// What is wrong with the arguments, in a line, and where the right ones stand.
-std::string usage_fault(const CLI::App* app, const CLI::Error& fault) {
-  const auto unknown = app->remaining();
-  const auto chosen = app->get_subcommands();
-  const std::string command = chosen.empty() ? "" : chosen.front()->get_name() + " ";
-  std::string what = fault.what();
-  if (chosen.empty() && !unknown.empty()) what = "there is no command \"" + unknown.front() + "\"";
-  return "phidias: " + what + "; see `phidias " + command + "--help`\n";
 }
 
 int run(int argc, char** argv) {

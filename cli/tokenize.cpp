@@ -105,6 +105,14 @@ Result<int> detokenize(const DetokenizeOptions& options) {
   }
   auto ids = parse_ids(options.ids, "--ids");
   if (!ids.ok()) return std::move(ids).error();
+  for (const TokenId id : *ids) {
+    if (id < 0 || static_cast<size_t>(id) >= (*tokenizer)->size()) {
+      return Error{Code::kInvalidArgument,
+                   std::to_string(id) + " is outside the vocabulary, whose last id is " +
+                       std::to_string((*tokenizer)->size() - 1),
+                   {{}, {}, "--ids"}};
+    }
+  }
   if (options.stream) {
     for (const std::string& chunk : streamed(**tokenizer, *ids, options.skip_special)) print(chunk);
     print("\n");

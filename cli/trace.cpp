@@ -26,6 +26,7 @@ struct TraceArguments {
   bool plan = false;
   std::string runs;
   std::string output;
+  Option output_option;
 };
 
 Error in_option(Error error, const char* option) {
@@ -199,6 +200,8 @@ Result<int> trace_document(const TraceArguments& arguments, Engine& engine) {
 }
 
 Result<int> trace(const TraceArguments& arguments) {
+  if (!arguments.output_option.given() && !arguments.plan)
+    std::fputs("note: the values are written nowhere; -o FILE keeps them\n", stderr);
   auto engine = arguments.run.start();
   if (!engine.ok()) return std::move(engine).error();
   const Model& model = (*engine)->model();
@@ -277,8 +280,9 @@ std::function<Result<int>()> setup_trace(CommandOptions& command) {
       .show_default()
       .in_range(uint64_t{1}, uint64_t{1} << 30);
   command.add_flag("--plan", arguments->plan, "Say what would be kept, and run nothing");
-  command.add_option("-o,--output", arguments->output, "The safetensors file to write")
-      .default_value("/dev/null");
+  arguments->output_option =
+      command.add_option("-o,--output", arguments->output, "The safetensors file to write")
+          .default_value("/dev/null");
   return [arguments] { return trace(*arguments); };
 }
 

@@ -88,15 +88,29 @@ Status read_small_files(const ReadSmallFile& read, ModelFiles& files) {
   return {};
 }
 
+// The first by name; empty where the folder has none.
+std::string gguf_file_in(const std::filesystem::path& folder) {
+  std::string first;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".gguf") && (first.empty() || name < first)) first = name;
+  }
+  return first;
+}
+
 Result<ModelFiles> open_folder(const std::filesystem::path& path) {
   ModelFiles files;
   files.path = path;
   const std::filesystem::path config_path = path / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(config_path, ignored)) {
-    return Error{Code::kNotFound,
-                 "the folder has no config.json, so it is not a model in Hugging Face's layout",
-                 {path.string(), {}, {}}};
+    const std::string gguf = gguf_file_in(path);
+    return Error{
+        Code::kNotFound,
+        "the folder has no config.json, so it is not a model in Hugging Face's layout" +
+            (gguf.empty() ? "" : "; for a GGUF file name the file itself, such as " + gguf),
+        {path.string(), {}, {}}};
   }
   PHIDIAS_TRY(files.config_json, read_text_file(config_path, 64U << 20));
   PHIDIAS_TRY(const Json config, parse_json(files.config_json, config_path.string()));

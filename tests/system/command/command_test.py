@@ -62,6 +62,25 @@ class Command(unittest.TestCase):
         self.assertIn("absent", done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_common_mistakes_are_told_what_to_do(self):
+        gguf = self.folder / "a.gguf"
+        gguf.write_bytes(b"GGUF")
+        mistakes = [
+            (["bench", "--cache", "q8"], "did you mean --kv"),
+            (["generate", "-m", MINI, "hi"], "a text is given with -p"),
+            (["generate", "-m", MINI, "-p", "hello", "world"], "in quotes"),
+            (["inspect", MINI], "the model is given with -m"),
+            (["perplexity", "-m", MINI, gguf], "a file is given with --file"),
+            (["generate", "-m", MINI, "--ctx", "0"], "--ctx: 0 is not above 0"),
+            (["generate", "-m", MINI, "--numerics", "quick"], "--numerics takes one of exact, fast"),
+        ]
+        for arguments, answer in mistakes:
+            self.assertIn(answer, run(*arguments, status=2).stderr, arguments)
+        self.assertIn("such as a.gguf", run("generate", "-m", self.folder, "--ids", "5", status=1).stderr)
+        absent = run("generate", "-m", "models/absent.gguf", "--ids", "5", status=1).stderr
+        self.assertEqual(absent, "phidias: models/absent.gguf: there is no such file or folder\n")
+        self.assertIn("-o FILE", run("trace", "-m", MINI, "--ids", "5", "--read", "logits").stderr)
+
     def test_version_names_kernels_and_formats(self):
         text = run("version").stdout
         told = json.loads(run("version", "--json").stdout)
@@ -217,6 +236,7 @@ class Command(unittest.TestCase):
         self.assertEqual(len(lines), len(texts))
         for line, own in zip(lines, ids):
             self.assertEqual(len(json.loads(line)), len(own) + 1)
+        self.assertIn("last id", run("detokenize", "-m", tokenizer, "--ids", "99999999", status=1).stderr)
         self.assertIn("line 2", run("tokenize", "-m", tokenizer, "--jsonl", stdin='"a"\n5\n', status=1).stderr)
 
     def test_a_full_disk_is_a_failure(self):
