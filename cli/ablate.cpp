@@ -1,9 +1,11 @@
 // phidias ablate: what a text loses without a place of the network.
 #include "commands.h"
-#include "common.h"
+#include "input_options.h"
+#include "interrupt.h"
 #include "layer_table.h"
 #include "metric_option.h"
 #include "phidias/patching.h"
+#include "run_options.h"
 #include "sweep_columns.h"
 #include "terminal/progress_bar.h"
 #include "terminal/terminal.h"

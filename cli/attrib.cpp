@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "common.h"
 #include "layer_table.h"
 #include "metric_option.h"
 #include "phidias/attribution.h"
 #include "phidias/lens.h"
 #include "phidias/patching.h"
 #include "phidias/tensors.h"
+#include "run_options.h"
 #include "sweep_columns.h"
 #include "text_pair.h"
 

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "interrupt.h"
+#include "output.h"
 #include "phidias/bench.h"
+#include "run_options.h"
 #include "start_time.h"
 #include "terminal/progress_bar.h"
 #include "terminal/table.h"

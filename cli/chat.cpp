@@ -1,104 +1,28 @@
 // phidias chat: a conversation in the terminal.
-#include <histedit.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "commands.h"
-#include "common.h"
 #include "conversation.h"
 #include "images.h"
+#include "input_options.h"
+#include "interrupt.h"
+#include "line_reader.h"
+#include "output.h"
+#include "run_options.h"
+#include "sampling_arguments.h"
 #include "terminal/terminal.h"
 
 namespace phidias::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Lines with editing and history on a terminal, plain lines elsewhere.
-class LineReader {
- public:
-  explicit LineReader(bool interactive) : interactive_(interactive) {
-    if (!interactive_) return;
-    editor_ = el_init("phidias", stdin, stdout, stderr);
-    history_ = history_init();
-    if (editor_ == nullptr || history_ == nullptr) {
-      interactive_ = false;
-      return;
-    }
-    HistEvent event;
-    history(history_, &event, H_SETSIZE, 1000);
-    history(history_, &event, H_SETUNIQUE, 1);
-    history_file_ = history_path();
-    if (!history_file_.empty()) history(history_, &event, H_LOAD, history_file_.c_str());
-    el_set(editor_, EL_PROMPT, &LineReader::prompt);
-    el_set(editor_, EL_EDITOR, "emacs");
-    el_set(editor_, EL_SIGNAL, 0);
-    el_set(editor_, EL_HIST, history, history_);
-    el_set(editor_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    el_source(editor_, nullptr);
-  }
-  ~LineReader() {
-    if (history_ != nullptr) {
-      HistEvent event;
-      if (!history_file_.empty()) history(history_, &event, H_SAVE, history_file_.c_str());
-      history_end(history_);
-    }
-    if (editor_ != nullptr) el_end(editor_);
-  }
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
-
-  enum class Outcome { kLine, kEnd, kInterrupted };
-  Outcome read(std::string& line, bool continued = false) {
-    if (!interactive_) return std::getline(std::cin, line) ? Outcome::kLine : Outcome::kEnd;
-    current_prompt = continued ? "... " : "> ";
-    int count = 0;
-    const char* text = el_gets(editor_, &count);
-    if (interrupted()) {
-      clear_interrupt();
-      std::printf("\n");
-      return Outcome::kInterrupted;
-    }
-    if (text == nullptr || count <= 0) return Outcome::kEnd;
-    line.assign(text, static_cast<size_t>(count));
-    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
-    if (!line.empty()) {
-      HistEvent event;
-      history(history_, &event, H_ENTER, line.c_str());
-    }
-    return Outcome::kLine;
-  }
-
- private:
-  static inline const char* current_prompt = "> ";
-  static char* prompt(EditLine*) { return const_cast<char*>(current_prompt); }
-  static std::string history_path() {
-    const char* state = std::getenv("XDG_STATE_HOME");
-    const char* home = std::getenv("HOME");
-    std::filesystem::path folder;
-    if (state != nullptr && *state != '\0')
-      folder = state;
-    else if (home != nullptr && *home != '\0')
-      folder = std::filesystem::path(home) / ".local/state";
-    else
-      return {};
-    std::error_code ignored;
-    std::filesystem::create_directories(folder / "phidias", ignored);
-    return ignored ? std::string() : (folder / "phidias" / "history").string();
-  }
-
-  bool interactive_;
-  EditLine* editor_ = nullptr;
-  History* history_ = nullptr;
-  std::string history_file_;
-};
 
 struct ChatArguments {
   RunOptions run;

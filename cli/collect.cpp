@@ -3,9 +3,11 @@
 #include <sstream>
 
 #include "commands.h"
-#include "common.h"
 #include "edit_option.h"
+#include "input_options.h"
+#include "interrupt.h"
 #include "phidias/dataset.h"
+#include "run_options.h"
 #include "terminal/progress_bar.h"
 #include "terminal/terminal.h"
 #include "terminal/text.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common.h"
 #include "images.h"
+#include "output.h"
 
 namespace phidias::cli {
 
@@ -64,7 +64,7 @@ Result<GenerateResult> Conversation::answer(const std::function<bool(std::string
   return result;
 }
 
-Result<GenerateResult> Conversation::say(std::string text,
+Result<GenerateResult> Conversation::say(std::string_view text,
                                          const std::function<bool(std::string_view)>& show) {
   messages_.push_back({"user", with_image_tags(text, images_.size() + 1, next_images_.size())});
   const size_t known = images_.size();

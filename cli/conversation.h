@@ -38,7 +38,8 @@ class Conversation {
   // Adds a user's message and answers it; pieces of the answer come through `show`, false stops it.
   // What was said so far stays in the cache and is not run again. An answer that was stopped stays
   // as far as it came; after an error the message is taken back.
-  Result<GenerateResult> say(std::string text, const std::function<bool(std::string_view)>& show);
+  Result<GenerateResult> say(std::string_view text,
+                             const std::function<bool(std::string_view)>& show);
   // Answers the last message anew. kInvalidArgument where there is none.
   Result<GenerateResult> again(const std::function<bool(std::string_view)>& show);
   // Takes back the last message and its answer; false where there is none.

@@ -3,7 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
-#include "common.h"
+#include "interrupt.h"
+#include "output.h"
 #include "terminal/progress_bar.h"
 
 namespace phidias::cli {

@@ -4,8 +4,11 @@
 #include "phidias/importance.h"
 
 #include "commands.h"
-#include "common.h"
 #include "conversion.h"
+#include "input_options.h"
+#include "interrupt.h"
+#include "output.h"
+#include "run_options.h"
 #include "terminal/progress_bar.h"
 #include "terminal/table.h"
 

@@ -1,6 +1,6 @@
 #include "edit_option.h"
 
-#include "common.h"
+#include "input_options.h"
 
 namespace phidias::cli {
 

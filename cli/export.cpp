@@ -1,8 +1,8 @@
 // phidias export: a checkpoint as a Hugging Face folder.
 #include "commands.h"
-#include "common.h"
 #include "conversion.h"
 #include "phidias/convert.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

@@ -3,11 +3,15 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
 #include "edit_option.h"
 #include "images.h"
+#include "input_options.h"
+#include "interrupt.h"
+#include "output.h"
 #include "phidias/generation.h"
 #include "phidias/prompt.h"
+#include "run_options.h"
+#include "sampling_arguments.h"
 #include "terminal/terminal.h"
 
 namespace phidias::cli {

@@ -4,10 +4,12 @@
 #include <sstream>
 
 #include "commands.h"
-#include "common.h"
 #include "html_page.h"
+#include "input_options.h"
+#include "output.h"
 #include "phidias/heads.h"
 #include "phidias/trace.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

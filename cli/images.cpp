@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "common.h"
+#include "interrupt.h"
 #include "phidias/prompt.h"
 #include "terminal/progress_bar.h"
 

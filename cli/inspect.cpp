@@ -2,8 +2,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "output.h"
 #include "phidias/inspect.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

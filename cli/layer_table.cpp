@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common.h"
 #include "html_page.h"
+#include "output.h"
 #include "terminal/terminal.h"
 #include "terminal/text.h"
 

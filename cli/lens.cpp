@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "common.h"
 #include "edit_option.h"
 #include "html_page.h"
+#include "input_options.h"
+#include "output.h"
+#include "run_options.h"
 #include "terminal/terminal.h"
 #include "terminal/text.h"
 

@@ -3,9 +3,11 @@
 #include <cmath>
 
 #include "commands.h"
-#include "common.h"
 #include "images.h"
+#include "input_options.h"
+#include "interrupt.h"
 #include "phidias/tensors.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

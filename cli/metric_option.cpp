@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common.h"
+#include "input_options.h"
 
 namespace phidias::cli {
 namespace {

@@ -1,9 +1,10 @@
 // phidias patch: which places carry the difference between two texts.
 #include "commands.h"
-#include "common.h"
+#include "interrupt.h"
 #include "layer_table.h"
 #include "metric_option.h"
 #include "phidias/patching.h"
+#include "run_options.h"
 #include "sweep_columns.h"
 #include "terminal/progress_bar.h"
 #include "terminal/terminal.h"

@@ -2,8 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "input_options.h"
+#include "interrupt.h"
+#include "output.h"
 #include "phidias/perplexity.h"
+#include "run_options.h"
 #include "terminal/progress_bar.h"
 
 namespace phidias::cli {

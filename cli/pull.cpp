@@ -1,6 +1,7 @@
 // phidias pull.
 #include "commands.h"
-#include "common.h"
+#include "interrupt.h"
+#include "output.h"
 #include "phidias/hub.h"
 #include "terminal/progress_bar.h"
 

@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "input_options.h"
+#include "output.h"
 #include "phidias/chat.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

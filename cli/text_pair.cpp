@@ -1,7 +1,7 @@
 #include "text_pair.h"
 
-#include "common.h"
 #include "html_page.h"
+#include "input_options.h"
 
 namespace phidias::cli {
 namespace {

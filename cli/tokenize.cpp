@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "input_options.h"
+#include "output.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

@@ -2,12 +2,14 @@
 #include "phidias/trace.h"
 
 #include "commands.h"
-#include "common.h"
 #include "edit_option.h"
 #include "images.h"
+#include "input_options.h"
+#include "interrupt.h"
 #include "metric_option.h"
 #include "phidias/runs.h"
 #include "phidias/tensors.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

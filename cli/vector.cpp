@@ -4,8 +4,9 @@
 #include <sstream>
 
 #include "commands.h"
-#include "common.h"
+#include "input_options.h"
 #include "phidias/steering.h"
+#include "run_options.h"
 
 namespace phidias::cli {
 namespace {

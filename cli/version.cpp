@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "common.h"
+#include "output.h"
 #include "phidias/build.h"
 
 namespace phidias::cli {
