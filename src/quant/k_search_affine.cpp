@@ -1,108 +1,14 @@
-#include "quant/k_search.h"
-
+// value = scale * quant - minimum: Q4_K and Q5_K.
 #include <algorithm>
 #include <cmath>
 
 #include "quant/blocks.h"
+#include "quant/k_search.h"
 #include "quant/lanes.h"
+#include "quant/sub_blocks.h"
 
 namespace phidias {
 namespace {
-
-constexpr int kRefinements = 1;  // a second changes the error by 0.1 %
-constexpr int kSteps = 5;        // tried to either side of a sub-block's own range
-constexpr float kStep = 0.2F;    // of a level; halves of it change the error by 0.1 %
-
-// The sub-blocks of a block lie side by side: number [i][s] belongs to value i of sub-block s.
-template <size_t kBlocks>
-struct Lanes {
-  float of[kBlocks];
-};
-template <size_t kBlocks>
-struct SubBlocks {
-  static constexpr size_t kValues = kSuperBlockValues / kBlocks;
-  Lanes<kBlocks> values[kValues];
-  Lanes<kBlocks> weights[kValues];
-  Lanes<kBlocks> quants[kValues];
-};
-
-// Large weights matter more to the output than their share of the squared error says: a value
-// weighs its sub-block's root mean square plus its own magnitude, times its column's importance.
-template <size_t kBlocks>
-void load(const float* values, const float* importance, SubBlocks<kBlocks>& blocks) {
-  constexpr size_t kValues = SubBlocks<kBlocks>::kValues;
-  for (size_t s = 0; s < kBlocks; ++s) {
-    const float* of = values + s * kValues;
-    const float* matters = importance == nullptr ? nullptr : importance + s * kValues;
-    float squares = 0;
-    float total = 0;
-    for (size_t i = 0; i < kValues; ++i) {
-      squares += of[i] * of[i];
-      total += matters == nullptr ? 1 : matters[i];
-    }
-    const float typical = std::sqrt(squares / static_cast<float>(kValues));
-    for (size_t i = 0; i < kValues; ++i) {
-      blocks.values[i].of[s] = of[i];
-      const float factor = matters != nullptr && total > 0 ? matters[i] : 1;
-      blocks.weights[i].of[s] = factor * (typical + std::fabs(of[i]));
-    }
-  }
-}
-
-// Sums over a sub-block, each value by its weight.
-template <size_t kBlocks>
-struct Sums {
-  Lanes<kBlocks> q, qq, qx;
-};
-
-// Truncates to a whole number in [0, highest]; NaN gives 0.
-[[gnu::always_inline]] inline float truncate_within(float value, float highest) {
-  return static_cast<float>(static_cast<int>(std::min(std::max(0.0F, value), highest)));
-}
-
-// quant = the nearest level of value * inverse + shift, within [lowest, lowest + levels].
-struct Levels {
-  float lowest;
-  float count;
-};
-
-// The two hot loops. `shift` and `inverse` are numbers of each sub-block.
-template <size_t kBlocks>
-[[gnu::always_inline]] inline void quantize(SubBlocks<kBlocks>& __restrict blocks,
-                                            const Lanes<kBlocks>& __restrict inverse,
-                                            const Lanes<kBlocks>& __restrict shift, Levels levels,
-                                            Sums<kBlocks>& __restrict sums) {
-  sums = {};
-  for (size_t i = 0; i < SubBlocks<kBlocks>::kValues; ++i) {
-    for (size_t s = 0; s < kBlocks; ++s) {
-      const float x = blocks.values[i].of[s];
-      const float place = (x + shift.of[s]) * inverse.of[s] - levels.lowest + 0.5F;
-      const float q = levels.lowest + truncate_within(place, levels.count);
-      const float wq = blocks.weights[i].of[s] * q;
-      blocks.quants[i].of[s] = q;
-      sums.q.of[s] += wq;
-      sums.qq.of[s] += wq * q;
-      sums.qx.of[s] += wq * x;
-    }
-  }
-}
-// The error of value = scale * quant - shift.
-template <size_t kBlocks>
-[[gnu::always_inline]] inline void measure(const SubBlocks<kBlocks>& __restrict blocks,
-                                           const Lanes<kBlocks>& __restrict scale,
-                                           const Lanes<kBlocks>& __restrict shift,
-                                           Lanes<kBlocks>& __restrict error) {
-  error = {};
-  for (size_t i = 0; i < SubBlocks<kBlocks>::kValues; ++i) {
-    for (size_t s = 0; s < kBlocks; ++s) {
-      const float miss =
-          scale.of[s] * blocks.quants[i].of[s] - shift.of[s] - blocks.values[i].of[s];
-      error.of[s] += blocks.weights[i].of[s] * miss * miss;
-    }
-  }
-}
-
-// ---- value = scale * quant - minimum
 
 constexpr size_t kAffineValues = 32;
 constexpr size_t kAffineBlocks = kSuperBlockValues / kAffineValues;
@@ -274,109 +180,6 @@ Affine solve_affine_units(const AffineBlocks& blocks, const AffineBlock& block, 
           static_cast<float>((ab * ax - aa * bx) / determinant)};
 }
 
-// ---- value = scale * quant
-
-constexpr size_t kSymmetricValues = 16;
-constexpr size_t kSymmetricBlocks = kSuperBlockValues / kSymmetricValues;
-constexpr float kLowestLevel = -32;
-constexpr float kHighestLevel = 31;
-using SymmetricLanes = Lanes<kSymmetricBlocks>;
-using SymmetricBlocks = SubBlocks<kSymmetricBlocks>;
-
-PHIDIAS_WIDE_CLONES
-void quantize_symmetric(SymmetricBlocks& blocks, const SymmetricLanes& inverse,
-                        Sums<kSymmetricBlocks>& sums) {
-  static constexpr SymmetricLanes kNone = {};
-  quantize(blocks, inverse, kNone, {kLowestLevel, kHighestLevel - kLowestLevel}, sums);
-}
-PHIDIAS_WIDE_CLONES
-void measure_symmetric(const SymmetricBlocks& blocks, const SymmetricLanes& scale,
-                       SymmetricLanes& error) {
-  measure(blocks, scale, SymmetricLanes{}, error);
-}
-
-// The best scale of each sub-block: the value of largest magnitude lies near one end of the levels.
-SymmetricLanes search_symmetric(SymmetricBlocks& blocks) {
-  SymmetricLanes peak = {}, inverse = {}, best = {}, best_gain = {};
-  for (size_t i = 0; i < kSymmetricValues; ++i) {
-    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-      const float x = blocks.values[i].of[s];
-      if (std::fabs(x) > std::fabs(peak.of[s])) peak.of[s] = x;
-    }
-  }
-  Sums<kSymmetricBlocks> sums;
-  for (const float end : {kLowestLevel, kHighestLevel}) {
-    for (int step = -kSteps; step <= kSteps; ++step) {
-      const float level = end + kStep * static_cast<float>(step);
-      for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-        inverse.of[s] = inverse_of(peak.of[s]) * level;
-      }
-      quantize_symmetric(blocks, inverse, sums);
-      for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-        const float wqq = sums.qq.of[s];
-        const float wqx = sums.qx.of[s];
-        // With the best scale wqx / wqq, the error is the sum of weight * value^2 less this.
-        const float gain = wqq > 0 ? wqx * (wqx / wqq) : 0;
-        if (!(gain > best_gain.of[s])) continue;
-        best.of[s] = wqx / wqq;
-        best_gain.of[s] = gain;
-      }
-    }
-  }
-  return best;
-}
-
-float choose_symmetric_codes(SymmetricBlocks& blocks, const SymmetricLanes& wanted, float unit,
-                             SymmetricBlock& block) {
-  SymmetricLanes least = {}, error = {}, scale = {}, inverse = {};
-  for (float& of : least.of) of = -1;
-  Sums<kSymmetricBlocks> sums;
-  const auto lay = [&](const int8_t(&codes)[kSymmetricBlocks]) {
-    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-      scale.of[s] = unit * static_cast<float>(codes[s]);
-      inverse.of[s] = inverse_of(scale.of[s]);
-    }
-    quantize_symmetric(blocks, inverse, sums);
-  };
-  for (int step = -1; step <= 1; ++step) {
-    int8_t codes[kSymmetricBlocks];
-    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-      const float code = wanted.of[s] * inverse_of(unit) + 128.5F;
-      const int centre = static_cast<int>(truncate_to(code, 255)) - 128;
-      codes[s] = static_cast<int8_t>(std::clamp(centre + step, -128, 127));
-    }
-    lay(codes);
-    measure_symmetric(blocks, scale, error);
-    for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-      if (least.of[s] >= 0 && !(error.of[s] < least.of[s])) continue;
-      least.of[s] = error.of[s];
-      block.codes[s] = codes[s];
-    }
-  }
-  lay(block.codes);
-  float total = 0;
-  for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-    total += least.of[s];
-    for (size_t i = 0; i < kSymmetricValues; ++i) {
-      block.quants[s * kSymmetricValues + i] = static_cast<int8_t>(blocks.quants[i].of[s]);
-    }
-  }
-  return total;
-}
-
-float solve_symmetric_unit(const SymmetricBlocks& blocks, const SymmetricBlock& block, float old) {
-  double aa = 0, ax = 0;
-  for (size_t s = 0; s < kSymmetricBlocks; ++s) {
-    for (size_t i = 0; i < kSymmetricValues; ++i) {
-      const double weight = static_cast<double>(blocks.weights[i].of[s]);
-      const double a = static_cast<double>(block.codes[s]) * block.quants[s * kSymmetricValues + i];
-      aa += weight * a * a;
-      ax += weight * a * static_cast<double>(blocks.values[i].of[s]);
-    }
-  }
-  return aa > 0 ? static_cast<float>(ax / aa) : old;
-}
-
 }  // namespace
 
 SubBlockCodes unpack_codes(const uint8_t (&packed)[12]) {
@@ -425,32 +228,6 @@ AffineBlock encode_affine(const float* values, const float* importance, uint8_t 
     }
     unit = solve_affine_units(blocks, block, rounded);
     unit = {std::max(unit.scale, 0.0F), std::max(unit.minimum, 0.0F)};
-  }
-  return best;
-}
-
-SymmetricBlock encode_symmetric(const float* values, const float* importance) {
-  SymmetricBlocks blocks;
-  load(values, importance, blocks);
-  const SymmetricLanes wanted = search_symmetric(blocks);
-  float peak = 0;
-  for (const float scale : wanted.of) {
-    if (std::fabs(scale) > std::fabs(peak)) peak = scale;
-  }
-
-  SymmetricBlock best = {};
-  float best_error = -1;
-  float unit = peak / -128.0F;  // the peak's sub-block gets the code that has no counterpart
-  for (int round = 0; round <= kRefinements; ++round) {
-    SymmetricBlock block = {};
-    block.scale = encode_scale(unit);
-    const float rounded = decode_f16(block.scale);
-    const float error = choose_symmetric_codes(blocks, wanted, rounded, block);
-    if (best_error < 0 || error < best_error) {
-      best = block;
-      best_error = error;
-    }
-    unit = solve_symmetric_unit(blocks, block, rounded);
   }
   return best;
 }
