@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "api/calibration.h"
-#include "api/convert_plan.h"
+#include "api/convert_write.h"
 #include "api/gguf_metadata.h"
 #include "api/model_files.h"
 #include "api/recipes.h"

@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <new>
 #include <optional>
 #include <tuple>
 
-#include "api/calibration.h"
-#include "base/mapped_file.h"
-#include "base/memory.h"
 #include "base/try.h"
 #include "model/registry.h"
 #include "weights/convert.h"
 
 namespace phidias {
 namespace {
-
-constexpr size_t kPieceBytes = 16U << 20;  // of converted rows at a time
 
 // Rows [first, first + count) of a matrix.
 Matrix slice(const Matrix& matrix, size_t first, size_t count) {
@@ -275,46 +269,6 @@ std::pair<TensorRole, size_t> role_and_layer(const TensorNames& names, std::stri
   return {TensorRole::kOther, 0};
 }
 
-// Row `row` in the order of interleaved rotation: which row of ours stands there.
-size_t interleaved_row(size_t row, size_t head_dim) {
-  const size_t within = row % head_dim;
-  return row - within + within / 2 + (within % 2) * (head_dim / 2);
-}
-
-// Empty where nothing is known of the tensor. Columns that were silent in the text still count a
-// little: in another text they may speak.
-Result<std::vector<float>> weights_of_columns(const Importance* importance,
-                                              const PlannedTensor& tensor) {
-  constexpr double kLeast = 1e-3;  // of the average
-  if (importance == nullptr || tensor.role == TensorRole::kOther) return std::vector<float>();
-  const auto at = importance->mean_squares.find(tensor.name);
-  if (at == importance->mean_squares.end()) return std::vector<float>();
-  std::vector<float> weights = at->second;
-  if (weights.size() != tensor.rows.cols) {
-    return Error{Code::kInvalidArgument,
-                 "has " + std::to_string(tensor.rows.cols) +
-                     " columns, but the importance matrix is of a model with " +
-                     std::to_string(weights.size()),
-                 {{}, {}, tensor.name}};
-  }
-  double average = 0;
-  for (const float weight : weights)
-    average += static_cast<double>(weight) / static_cast<double>(weights.size());
-  for (float& weight : weights) weight += static_cast<float>(kLeast * average);
-  return weights;
-}
-
-bool as_it_lies(const PlannedTensor& tensor) {
-  const auto& blocks = tensor.rows.blocks;
-  const size_t tile_rows = format_row(tensor.format).tile_rows;
-  return tensor.interleaved_head == 0 &&
-         std::all_of(blocks.begin(), blocks.end(), [&](const RowBlock& block) {
-           // A tile that is not full can stand only at the end.
-           return block.format == tensor.format &&
-                  (block.rows % tile_rows == 0 || &block == &blocks.back());
-         });
-}
-
 }  // namespace
 
 Result<ConversionPlan> plan_gguf(const ModelSpec& spec, const ModelWeights& weights) {
@@ -365,88 +319,6 @@ void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers) {
     tensor.format =
         recipe.choose(tensor.role, tensor.layer, layers, tensor.rows.cols, tensor.format);
   }
-}
-
-Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
-                  Calibration* calibration,
-                  const std::function<bool(const ConversionProgress&)>& progress,
-                  const std::function<Status(std::span<const std::byte>)>& sink) {
-  ConversionProgress state;
-  for (const PlannedTensor& tensor : plan) state.total += tensor.bytes();
-  const auto give = [&](std::span<const std::byte> bytes) -> Status {
-    PHIDIAS_CHECK_OK(sink(bytes));
-    state.done += bytes.size();
-    if (progress && !progress(state)) return Error{Code::kCancelled, "was interrupted", {}};
-    return {};
-  };
-  AlignedBuffer<std::byte> piece;
-  AlignedBuffer<float> decoded;
-  std::vector<float> column_weights;
-  std::vector<ErrorFeedback::Workspace> workspaces(threads.threads());
-  for (const PlannedTensor& tensor : plan) {
-    state.tensor = tensor.name;
-    const Matrix& source = tensor.rows;
-    const FormatRow& target = format_row(tensor.format);
-    const size_t tile_bytes = target.tile_bytes(source.cols);
-    if (as_it_lies(tensor)) {
-      for (const RowBlock& block : source.blocks) {
-        for (size_t at = 0, size = block.bytes(source.cols); at < size; at += kPieceBytes)
-          PHIDIAS_CHECK_OK(give({block.data + at, std::min(kPieceBytes, size - at)}));
-      }
-    } else {
-      PHIDIAS_TRY(column_weights, weights_of_columns(importance, tensor));
-      const ErrorFeedback* feedback = nullptr;
-      if (calibration != nullptr && target.block_values > 1) {
-        const auto running = [&](size_t, size_t) { return !progress || progress(state); };
-        PHIDIAS_TRY(feedback, calibration->feedback_for(tensor, target.block_values, running));
-      }
-      const size_t group = feedback == nullptr ? target.tile_rows : ErrorFeedback::kRows;
-      const size_t piece_rows = std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, tile_bytes) *
-                                                        target.tile_rows / group) *
-                                group;
-      try {
-        piece.ensure(target.matrix_bytes(piece_rows, source.cols));
-        decoded.ensure(threads.threads() * group * source.cols);
-        for (auto& workspace : workspaces) {
-          if (feedback != nullptr) workspace.reserve(source.cols, target.block_values);
-        }
-      } catch (const std::bad_alloc&) {
-        return Error{
-            Code::kOutOfMemory, "no memory for rows of this length", {{}, {}, tensor.name}};
-      }
-      for (size_t first = 0; first < source.rows; first += piece_rows) {
-        const size_t count = std::min(piece_rows, source.rows - first);
-        threads.run(count, group, [&](size_t begin, size_t end, size_t thread) {
-          float* values = decoded.data() + thread * group * source.cols;
-          for (size_t row = begin; row < end; row += group) {
-            const size_t rows = std::min(group, end - row);
-            for (size_t i = 0; i < rows; ++i) {
-              const size_t from = tensor.interleaved_head == 0
-                                      ? first + row + i
-                                      : interleaved_row(first + row + i, tensor.interleaved_head);
-              decode_row(source, from, values + i * source.cols);
-            }
-            std::byte* tiles = piece.data() + row / target.tile_rows * tile_bytes;
-            if (feedback != nullptr) {
-              feedback->encode(values, rows, target, tiles, calibration->algebra(),
-                               workspaces[thread], thread);
-            } else {
-              target.encode_tile(values, rows,
-                                 column_weights.empty() ? nullptr : column_weights.data(), tiles,
-                                 source.cols);
-            }
-          }
-        });
-        PHIDIAS_CHECK_OK(give({piece.data(), target.matrix_bytes(count, source.cols)}));
-      }
-    }
-    // A vector's memory is no mapping's.
-    if (tensor.role == TensorRole::kOther) continue;
-    for (const RowBlock& block : source.blocks) {
-      if (block.owner == nullptr) release_mapped(block.data, block.bytes(source.cols));
-    }
-  }
-  return {};
 }
 
 ConversionReport describe_plan(const ConversionPlan& plan) {

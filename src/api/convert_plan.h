@@ -1,26 +1,20 @@
-// What is to be written: tensors in order, each with its name, its rows and its format; and the
-// writing itself, whatever kind of file takes the bytes.
+// What a conversion is to write: tensors in order, each with its name, its rows and its format.
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "api/recipes.h"
-#include "base/thread_pool.h"
 #include "formats/checkpoint.h"
 #include "model/spec.h"
 #include "model/weights.h"
 #include "phidias/convert.h"
-#include "phidias/importance.h"
 #include "phidias/status.h"
 #include "weights/matrix.h"
 
 namespace phidias {
-
-class Calibration;
 
 struct PlannedTensor {
   std::string name;
@@ -52,18 +46,6 @@ void add_long_rope_factors(ConversionPlan& plan, const ModelSpec& spec);
 
 // Every tensor's format by the recipe.
 void choose_formats(ConversionPlan& plan, const Recipe& recipe, size_t layers);
-
-// Hands the bytes of all tensors, in order, to `sink`, in pieces that end where a tensor ends or
-// before. Rows are converted by all threads; those that are in their format already go straight
-// from the mapped file, whose pages are released behind.
-//   importance   weighs the columns of matrices that it names; may be null
-// Errors: the sink's; kInvalidArgument for an importance of another model; kCancelled;
-// kOutOfMemory.
-//   calibration  knows what enters the matrices; may be null
-Status write_plan(const ConversionPlan& plan, ParallelFor& threads, const Importance* importance,
-                  Calibration* calibration,
-                  const std::function<bool(const ConversionProgress&)>& progress,
-                  const std::function<Status(std::span<const std::byte>)>& sink);
 
 // Bytes, types and bits of a plan; seconds are the caller's.
 ConversionReport describe_plan(const ConversionPlan& plan);

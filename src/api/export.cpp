@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "api/convert_plan.h"
+#include "api/convert_write.h"
 #include "api/hf_config.h"
 #include "api/model_files.h"
 #include "base/json.h"

@@ -1,6 +1,6 @@
 #include <map>
 
-#include "api/convert_plan.h"
+#include "api/convert_write.h"
 #include "api/gguf_metadata.h"
 #include "api/model_files.h"
 #include "api/model_impl.h"
