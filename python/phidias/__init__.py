@@ -28,13 +28,11 @@ from ._core import describe_path as describe
 from ._core import support_of_path as support
 from .analysis import (
     Attribution,
-    ControlVector,
     DirectAttribution,
     HeadScores,
     Sweep,
     ablation_sweep,
     attribute,
-    contrast,
     direct_attribution,
     head_scores,
     patch_sweep,
@@ -105,6 +103,7 @@ from .prompts import (
     get_token_activations,
     run_prompts,
 )
+from .steering import ControlVector, contrast
 from .trace import Saved, Trace
 from .values import Value
 

@@ -1,4 +1,5 @@
-"""The lists of nnterp's first version: ``model.layers_output[3]``, ``model.attentions_input[3]``.
+"""Values by their names, from a model or a run of one; among them the lists of nnterp's first
+version: ``model.layers_output[3]``, ``model.attentions_input[3]``.
 
 Reading one gives the value, writing one makes the edit, in the trace whose block is open.
 """
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _core
-from .values import Root, Value
+from .values import Node, Root, Value
 
 # Where each list's entries are. A module stands for its output there.
 ACCESSORS = {
@@ -50,3 +51,19 @@ class Accessor:
 
     def __repr__(self) -> str:
         return f"<{self._name}: {ACCESSORS[self._name]} of {len(self)} layers>"
+
+
+class Tree(Root):
+    """What has the values as its attributes (``tree.layers[3].layer_output``, ``tree.logits``), and
+    by paths (``tree["blocks.3.hook_resid_post"]``)."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in ACCESSORS:
+            return Accessor(self, name)
+        return getattr(Node(self, "", "model"), name)
+
+    def __getitem__(self, path: str) -> Value:
+        """A value by its path, a native module's name or a TransformerLens hook."""
+        return Value(self, _core.ValueRef.parse(path))

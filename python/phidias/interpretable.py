@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, lenses
-from .accessors import ACCESSORS, Accessor
+from .accessors import ACCESSORS, Tree
 from .arrays import floats
 from .chat import Message
 from .edits import Edit, edits_of, steer
@@ -19,7 +19,7 @@ from .live import Body, Driver
 from .progress import Progress
 from .prompts import PrefixFreeTokenizer
 from .trace import Trace, current_trace
-from .values import SIZES, Layers, Node, Root, Value
+from .values import SIZES, Layers, Node
 
 if TYPE_CHECKING:
     from .model import Model
@@ -28,7 +28,7 @@ Prompt = str | Sequence[int] | Sequence[Message]
 """A text to go on with, ids, or a conversation."""
 
 
-class Interpretable(Root):
+class Interpretable(Tree):
     """The part of :class:`Model` that is about its insides."""
 
     _weights: _core.Model
@@ -109,19 +109,8 @@ class Interpretable(Root):
         """The blocks, with their values: ``model.layers[3].layer_output``."""
         return Layers(self)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in ACCESSORS:
-            return Accessor(self, name)
-        return getattr(Node(self, "", "model"), name)
-
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *Node(self, "", "model").__dir__(), *ACCESSORS]
-
-    def __getitem__(self, path: str) -> Value:
-        """A value by its path, a native module's name or a TransformerLens hook."""
-        return Value(self, _core.ValueRef.parse(path))
 
     def __str__(self) -> str:
         return _core.describe(self._weights)

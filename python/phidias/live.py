@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from .accessors import ACCESSORS, Accessor
+from .accessors import Tree
 from .edits import Edit
-from .values import INFOS, Node, Root, Value
+from .values import INFOS, Value
 
 if TYPE_CHECKING:
     from .model import Model
@@ -35,7 +35,7 @@ _PATTERNS = ("attention_scores", "attention_probabilities")
 _OUTPUTS = ("final_norm_output", "lm_head_output", "logits")
 
 
-class Live(Root):
+class Live(Tree):
     """What a live run's code is given: the tree of values, and where the run is."""
 
     def __init__(self, model: Model, step: int, position: int, tokens: list[int]) -> None:
@@ -53,16 +53,6 @@ class Live(Root):
         """Ends the run where the body yields next or returns: layers and tokens that are left are
         not computed."""
         self.stopping = True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in ACCESSORS:
-            return Accessor(self, name)
-        return getattr(Node(self, "", "model"), name)
-
-    def __getitem__(self, path: str) -> Value:
-        return Value(self, _core.ValueRef.parse(path))
 
     def project_on_vocab(self, hidden: Any) -> NDArray[np.float32]:
         """Logits of vectors of the residual stream; does not disturb the run."""

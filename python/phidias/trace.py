@@ -21,13 +21,13 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from . import _core
-from .accessors import ACCESSORS, Accessor
+from .accessors import Tree
 from .edits import Edit
 from .errors import CancelledError, Error
 from .metrics import Metric
 from .progress import Progress, told
 from .texts import token_text
-from .values import Layers, Node, Root, Value
+from .values import Layers, Node
 
 if TYPE_CHECKING:
     from .model import Model
@@ -179,7 +179,7 @@ class Saved(NDArrayOperatorsMixin):
         self._layers = layers
 
 
-class Trace(Root):
+class Trace(Tree):
     """What is to be kept of a run, and changed in it. Made by :meth:`Model.trace`.
 
     The tree of values hangs on it as on the model: ``t.layers[3].layer_output``, ``t.logits``,
@@ -230,21 +230,11 @@ class Trace(Root):
 
     # The tree.
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in ACCESSORS:
-            return Accessor(self, name)
-        return getattr(self._tree, name)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or name in type(self).__dict__:
             object.__setattr__(self, name, value)
         else:
             setattr(self._tree, name, value)
-
-    def __getitem__(self, path: str) -> Value:
-        return Value(self, _core.ValueRef.parse(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
         self[path]._assign(value)
