@@ -136,7 +136,10 @@ Metric logit(TokenId token, Positions at) {
   return of_token(MetricTerm::Kind::kLogit, token, std::move(at));
 }
 
-Metric logit_difference(TokenId a, TokenId b, Positions at) { return logit(a, at) - logit(b, at); }
+Metric logit_difference(TokenId a, TokenId b, Positions at) {
+  const Metric first = logit(a, at);
+  return first - logit(b, std::move(at));
+}
 
 Metric log_prob(TokenId token, Positions at) {
   return of_token(MetricTerm::Kind::kLogProb, token, std::move(at));

@@ -152,7 +152,7 @@ class VariedRun {
   // Variations that begin at one layer; in two halves where the cache has no room for all.
   Status run_together(SequenceId base, std::span<const size_t> group,
                       const std::vector<Start>& starts) {
-    const Status done = try_together(base, group, starts);
+    Status done = try_together(base, group, starts);
     if (done.ok() || done.error().code != Code::kCapacityExceeded || group.size() == 1) return done;
     const size_t half = group.size() / 2;
     PHIDIAS_CHECK_OK(run_together(base, group.first(half), starts));

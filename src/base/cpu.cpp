@@ -83,6 +83,10 @@ CpuFeatures detect() { return {}; }
 
 #endif
 
+std::string arm_name(const std::string& implementer, const std::string& part) {
+  return "Arm, implementer " + implementer + ", part " + part;
+}
+
 }  // namespace
 
 bool CpuFeatures::covers(const CpuFeatures& needed) const {
@@ -103,10 +107,10 @@ std::string cpu_name(const char* proc_root) {
   for (std::string line; std::getline(file, line);) {
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
-    const std::string value = line.substr(colon + 2);
+    std::string value = line.substr(colon + 2);
     if (line.starts_with("model name")) return value;
     if (line.starts_with("CPU implementer")) implementer = value;
-    if (line.starts_with("CPU part")) return "Arm, implementer " + implementer + ", part " + value;
+    if (line.starts_with("CPU part")) return arm_name(implementer, value);
   }
   return "unknown CPU";
 }

@@ -239,7 +239,7 @@ class GgufParser {
   Result<GgufValue> read_numbers(uint64_t count) {
     PHIDIAS_CHECK_OK(check_count(count, sizeof(Narrow), "values"));
     std::vector<Wide> values(count);
-    for (Wide& value : values) value = static_cast<Wide>(take<Narrow>());
+    std::generate(values.begin(), values.end(), [this] { return take<Narrow>(); });
     return GgufValue{GgufValue::Array(std::move(values)), {}};
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,10 @@ struct GradientPlace {
   Site site = Site::kLayerOutput;
   size_t layer = 0;
 
-  auto operator<=>(const GradientPlace&) const = default;
+  bool operator==(const GradientPlace&) const = default;
+  bool operator<(const GradientPlace& other) const {
+    return std::tie(site, layer) < std::tie(other.site, other.layer);
+  }
 };
 
 // An edit of the backward pass: the gradient at a place is multiplied. With 0 at kMlpOutput or

@@ -29,8 +29,8 @@ Filter triangle_filter(uint32_t inputs, uint32_t outputs) {
   std::vector<double> shares;
   for (uint32_t x = 0; x < outputs; ++x) {
     const double center = (x + 0.5) * scale;
-    const auto first = static_cast<uint32_t>(std::max(center - support + 0.5, 0.0));
-    const auto last = std::min(static_cast<uint32_t>(center + support + 0.5), inputs);
+    const auto first = static_cast<uint32_t>(std::floor(std::max(center - support + 0.5, 0.0)));
+    const auto last = std::min(static_cast<uint32_t>(std::floor(center + support + 0.5)), inputs);
     shares.clear();
     double total = 0;
     for (uint32_t i = first; i < last; ++i) {
@@ -40,7 +40,8 @@ Filter triangle_filter(uint32_t inputs, uint32_t outputs) {
     filter.outputs.push_back({first, last - first, filter.weights.size()});
     for (const double share : shares) {
       filter.weights.push_back(
-          total > 0 ? static_cast<int32_t>(0.5 + share / total * (1 << kPrecisionBits)) : 0);
+          total > 0 ? static_cast<int32_t>(std::floor(0.5 + share / total * (1 << kPrecisionBits)))
+                    : 0);
     }
   }
   return filter;

@@ -29,7 +29,7 @@ double edited(double feature, const FeatureEdit& edit) {
 }  // namespace
 
 Status Autoencoder::check() const {
-  const auto is = [](const Tensor& tensor, std::vector<uint64_t> shape) {
+  const auto is = [](const Tensor& tensor, const std::vector<uint64_t>& shape) {
     uint64_t count = 1;
     for (const uint64_t extent : shape) count *= extent;
     return tensor.type == TensorType::kF32 && tensor.shape == shape &&

@@ -250,14 +250,15 @@ template <class V, class Elements, size_t kQueries, size_t kWidth, bool kFetch>
 void mix_run(const Tile& tile, size_t query, const PageView& page, size_t dim, size_t d,
              size_t begin, size_t end) {
   for (; d + kWidth * V::kLanes <= dim; d += kWidth * V::kLanes) {
-    // What comes next is fetched once.
-    if (kFetch && d == 0) {
-      mix_strip<V, Elements, kQueries, kWidth, false, kFetch>(tile, query, page, dim, d, 0, begin,
+    if constexpr (kFetch) {  // what comes next, once
+      if (d == 0) {
+        mix_strip<V, Elements, kQueries, kWidth, false, true>(tile, query, page, dim, d, 0, begin,
                                                               end);
-    } else {
-      mix_strip<V, Elements, kQueries, kWidth, false, false>(tile, query, page, dim, d, 0, begin,
-                                                             end);
+        continue;
+      }
     }
+    mix_strip<V, Elements, kQueries, kWidth, false, false>(tile, query, page, dim, d, 0, begin,
+                                                           end);
   }
   if constexpr (kWidth > 1) {
     mix_run<V, Elements, kQueries, kWidth / 2, kFetch>(tile, query, page, dim, d, begin, end);

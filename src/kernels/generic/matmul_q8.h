@@ -415,16 +415,18 @@ void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows,
   Q::end_streams();
 }
 
+// Scratch of a block whose columns are so many groups.
+template <class Q>
+constexpr size_t block_bytes(size_t groups) {
+  return sizeof(Panel<Q>) + kMostRowsOfBlock * kOutsOfBlock * sizeof(float) +
+         kMostRowsOfBlock * groups * kQuantGroup + RowNumbers<Q>::bytes(kMostRowsOfBlock, groups);
+}
+
 template <class Q>
 void matmul_q8_panels(const MatmulArgs& args) {
-  constexpr size_t kFixedBytes = sizeof(Panel<Q>) + kMostRowsOfBlock * kOutsOfBlock * sizeof(float);
-  constexpr auto bytes = [](size_t groups) {
-    return kFixedBytes + kMostRowsOfBlock * groups * kQuantGroup +
-           RowNumbers<Q>::bytes(kMostRowsOfBlock, groups);
-  };
-  static_assert(bytes(1024) <= matmul_scratch_floats(1024 * kQuantGroup) * sizeof(float));
-  static_assert(bytes(16) <= matmul_scratch_floats(16 * kQuantGroup) * sizeof(float));
-  static_assert(bytes(1) <= matmul_scratch_floats(kQuantGroup) * sizeof(float));
+  static_assert(block_bytes<Q>(1024) <= matmul_scratch_floats(1024 * kQuantGroup) * sizeof(float));
+  static_assert(block_bytes<Q>(16) <= matmul_scratch_floats(16 * kQuantGroup) * sizeof(float));
+  static_assert(block_bytes<Q>(1) <= matmul_scratch_floats(kQuantGroup) * sizeof(float));
   for (size_t first = 0; first < args.rows; first += kMostRowsOfBlock) {
     const size_t rows = args.rows - first < kMostRowsOfBlock ? args.rows - first : kMostRowsOfBlock;
     multiply_block<Q>(args, args.q.from(first, args.cols), rows, args.y + first * args.y_stride);

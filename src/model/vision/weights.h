@@ -1,6 +1,7 @@
 // The weights of a vision tower and of the projection into the decoder.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -37,9 +38,9 @@ struct VisionWeights {
   std::vector<float> positions;        // [positions, W]
   NormWeights first_norm;              // [W]
   std::vector<VisionLayerWeights> layers;
-  std::vector<float> line_separator;   // [4 W]: ends each line
-  std::vector<float> image_separator;  // [4 W]: between the tiles and the whole image
-  ProjectionWeights projection[2];     // [D, 4 W], [D, D]
+  std::vector<float> line_separator;            // [4 W]: ends each line
+  std::vector<float> image_separator;           // [4 W]: between the tiles and the whole image
+  std::array<ProjectionWeights, 2> projection;  // [D, 4 W], [D, D]
 
   // Every matrix once.
   template <typename Visit>
