@@ -4,15 +4,12 @@
 #include <cmath>
 
 #include "api/model_impl.h"
+#include "base/invalid.h"
 #include "base/try.h"
 #include "kernels/attention_explicit.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string item = {}) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 bool softmax_follows(ValueId id) {
   return id == ValueId::kAttentionQueries || id == ValueId::kAttentionKeys;

@@ -8,6 +8,7 @@
 #include "api/gguf_metadata.h"
 #include "api/model_files.h"
 #include "api/recipes.h"
+#include "base/ascii.h"
 #include "base/mapped_file.h"
 #include "base/try.h"
 #include "formats/carried_files.h"
@@ -37,8 +38,7 @@ std::string name_for_vocabulary(std::string name, const Tokenizer* tokenizer) {
     phi3 = phi3 && tokenizer->find(text).has_value();
   const AddedToken* end = tokenizer->impl().added.find(std::string_view("<|end|>"));
   const bool swallows = phi3 && end != nullptr && end->rstrip;
-  std::string lower = name;
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = ascii_lower(name);
   for (const std::string_view word : {"phi-3", "phi3"}) {
     const size_t at = lower.find(word);
     if (at == std::string::npos) continue;

@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "trace/edit_program.h"
 #include "trace/value_table.h"
 
 namespace phidias {
-namespace {
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<std::vector<DatasetColumn>> dataset_columns(const ModelSpec& spec,
                                                    const CollectOptions& options) {

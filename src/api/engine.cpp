@@ -5,15 +5,12 @@
 
 #include "api/engine_impl.h"
 #include "api/model_impl.h"
+#include "base/invalid.h"
 #include "base/system_memory.h"
 #include "base/try.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 Result<KvType> kv_type(const std::string& name, Numerics numerics) {
   const std::string wanted = !name.empty() ? name : numerics == Numerics::kExact ? "f32" : "f16";

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "engine/categorical.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 // The largest logit of each row, lowest id on ties. Errors: kNonFinite as for sampling.
 Result<std::vector<TokenId>> greedy(const Logits& logits, size_t vocab, uint32_t position) {

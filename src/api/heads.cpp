@@ -1,24 +1,18 @@
 #include "phidias/heads.h"
 
-#include <array>
-#include <utility>
-
+#include "api/names.h"
 #include "api/tapped_sequence.h"
+#include "base/invalid.h"
 #include "base/try.h"
 
 namespace phidias {
 namespace {
 
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
-
-constexpr std::array<std::pair<std::string_view, HeadScore>, 5> kScores{
-    {{"previous", HeadScore::kPrevious},
-     {"first", HeadScore::kFirst},
-     {"induction", HeadScore::kInduction},
-     {"duplicate", HeadScore::kDuplicate},
-     {"current", HeadScore::kCurrent}}};
+constexpr NameTable<HeadScore, 5> kScores{{{"previous", HeadScore::kPrevious},
+                                           {"first", HeadScore::kFirst},
+                                           {"induction", HeadScore::kInduction},
+                                           {"duplicate", HeadScore::kDuplicate},
+                                           {"current", HeadScore::kCurrent}}};
 
 // For each query the keys whose attention counts.
 std::vector<std::vector<size_t>> counted_keys(const std::vector<TokenId>& ids, HeadScore score) {
@@ -77,12 +71,7 @@ class HeadTaps final : public RunTaps {
 }  // namespace
 
 Result<HeadScore> head_score_from_name(std::string_view name) {
-  std::string known;
-  for (const auto& [candidate, score] : kScores) {
-    if (candidate == name) return score;
-    known += (known.empty() ? "" : ", ") + std::string(candidate);
-  }
-  return invalid("\"" + std::string(name) + "\" is not known; choose one of " + known, "score");
+  return by_name(kScores, name, "score");
 }
 
 Result<Tensor> head_scores(Engine& engine, const std::vector<TokenId>& ids, HeadScore score) {

@@ -4,15 +4,12 @@
 #include <cmath>
 #include <string>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "trace/positions.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, "metric"}};
-}
 
 double value_of(const MetricTerm& term, std::span<const float> logits) {
   const auto logit = [&](size_t id) { return static_cast<double>(logits[id]); };
@@ -39,20 +36,22 @@ Result<LogitMetric> LogitMetric::compile(const Metric& metric, std::span<const T
   for (const MetricTerm& term : metric.terms()) {
     const bool of_token =
         term.kind == MetricTerm::Kind::kLogit || term.kind == MetricTerm::Kind::kLogProb;
-    if (term.kind == MetricTerm::Kind::kDot) return invalid("a sweep's metric reads logits alone");
+    if (term.kind == MetricTerm::Kind::kDot)
+      return invalid("a sweep's metric reads logits alone", "metric");
     if (of_token && (term.token < 0 || static_cast<size_t>(term.token) >= vocab)) {
       return invalid("token id " + std::to_string(term.token) + " is outside the vocabulary of " +
-                     std::to_string(vocab));
+                         std::to_string(vocab),
+                     "metric");
     }
     if (!of_token && term.vector.size() != vocab)
-      return invalid("the reference must have " + std::to_string(vocab) + " entries");
+      return invalid("the reference must have " + std::to_string(vocab) + " entries", "metric");
     PHIDIAS_TRY(const PositionSet at, PositionSet::resolve(term.at, ids, ids.size(), "metric"));
     for (size_t i = 0; i < at.size(); ++i) {
       compiled.terms_.emplace_back(term, static_cast<uint32_t>(at.position(i)));
       compiled.positions_.push_back(static_cast<uint32_t>(at.position(i)));
     }
   }
-  if (compiled.terms_.empty()) return invalid("a sweep needs a metric");
+  if (compiled.terms_.empty()) return invalid("a sweep needs a metric", "metric");
   std::vector<uint32_t>& positions = compiled.positions_;
   std::sort(positions.begin(), positions.end());
   positions.erase(std::unique(positions.begin(), positions.end()), positions.end());

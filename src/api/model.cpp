@@ -2,6 +2,7 @@
 
 #include "api/model_files.h"
 #include "api/model_impl.h"
+#include "base/ascii.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "quant/fitting.h"
@@ -15,11 +16,7 @@ Result<std::optional<Format>> weight_format(const std::string& name) {
   const auto format = format_from_name(name);
   if (format) return std::optional<Format>(format);
   std::string known = "file";
-  for (const FormatRow& row : format_rows()) {
-    known += ", ";
-    for (const char c : row.name)
-      known += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  }
+  for (const FormatRow& row : format_rows()) known += ", " + ascii_lower(row.name);
   return Error{Code::kInvalidArgument,
                "\"" + name + "\" is not a number format; choose one of " + known,
                {{}, {}, "weights"}};

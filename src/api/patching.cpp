@@ -1,36 +1,19 @@
 #include "phidias/patching.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
+#include "api/names.h"
+#include "base/invalid.h"
 #include "base/try.h"
 #include "phidias/trace.h"
 
 namespace phidias {
 namespace {
 
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
-
-constexpr std::array<std::pair<std::string_view, SweepAxis>, 3> kAxes{
-    {{"positions", SweepAxis::kPositions},
-     {"heads", SweepAxis::kHeads},
-     {"layers", SweepAxis::kLayers}}};
-constexpr std::array<std::pair<std::string_view, Ablation>, 2> kAblations{
-    {{"zero", Ablation::kZero}, {"mean", Ablation::kMean}}};
-
-template <typename Value, size_t kCount>
-Result<Value> by_name(const std::array<std::pair<std::string_view, Value>, kCount>& all,
-                      std::string_view name, const char* item) {
-  std::string known;
-  for (const auto& [candidate, value] : all) {
-    if (candidate == name) return value;
-    known += (known.empty() ? "" : ", ") + std::string(candidate);
-  }
-  return invalid("\"" + std::string(name) + "\" is not known; choose one of " + known, item);
-}
+constexpr NameTable<SweepAxis, 3> kAxes{{{"positions", SweepAxis::kPositions},
+                                         {"heads", SweepAxis::kHeads},
+                                         {"layers", SweepAxis::kLayers}}};
+constexpr NameTable<Ablation, 2> kAblations{{{"zero", Ablation::kZero}, {"mean", Ablation::kMean}}};
 
 size_t axis_of(ValueId value, std::string_view name) {
   const auto axes = axes_of(info_of(value).layout);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "engine/log_probabilities.h"
 #include "formats/safetensors.h"
@@ -13,10 +14,6 @@ namespace phidias {
 namespace {
 
 constexpr const char* kTensorName = "log_probabilities";
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 // Compares row by row with log-probabilities that another run saved.
 class Comparison {

@@ -4,16 +4,13 @@
 #include <map>
 
 #include "api/model_impl.h"
+#include "base/invalid.h"
 #include "base/try.h"
 #include "engine/stepper.h"
 #include "trace/edit_program.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 Error in_run(const NamedRun& run, Error error) {
   error.place.item = "run " + run.name + (error.place.item.empty() ? "" : ", " + error.place.item);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
@@ -12,10 +13,6 @@ namespace phidias {
 namespace {
 
 constexpr std::string_view kPrefix = "direction.";
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 double dot(std::span<const double> a, std::span<const double> b) {
   double sum = 0;

@@ -6,23 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 
+#include "base/system_error.h"
 #include "base/try.h"
 
 namespace phidias {
-namespace {
-
-Error system_error(const std::filesystem::path& path, const char* action, int reason) {
-  const Code code = reason == ENOENT ? Code::kNotFound : Code::kIo;
-  return {code,
-          std::string("cannot ") + action + ": " + std::strerror(reason),
-          {path.string(), {}, {}}};
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
   const int descriptor =
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make us wait

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/system_error.h"
 #include "base/try.h"
 
 namespace phidias {
@@ -19,13 +19,6 @@ namespace {
 
 constexpr mode_t kMode = 0666;  // what the umask leaves of it
 constexpr int kAttempts = 100;
-
-Error system_error(const std::filesystem::path& path, const char* action, int reason) {
-  const Code code = reason == ENOENT ? Code::kNotFound : Code::kIo;
-  return {code,
-          std::string("cannot ") + action + ": " + std::strerror(reason),
-          {path.string(), {}, {}}};
-}
 
 // A name in the folder of `target` that no other process and no other thread uses.
 std::filesystem::path temporary_name(const std::filesystem::path& target) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "phidias/sampling.h"
 
@@ -14,21 +15,15 @@ namespace {
 // stay finite.
 constexpr double kLargest = 1e6;
 
-Error invalid(std::string field, std::string message) {
-  return {Code::kInvalidArgument,
-          std::move(message),
-          {.file = {}, .offset = {}, .item = std::move(field)}};
-}
-
 // The comparisons are written so that NaN fails them.
 Status check_range(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return {};
-  return invalid(field, fmt::format("is {}, but it must lie from {} to {}", value, low, high));
+  return invalid(fmt::format("is {}, but it must lie from {} to {}", value, low, high), field);
 }
 
 Status check_above_zero(const char* field, double value, double high) {
   if (value > 0 && value <= high) return {};
-  return invalid(field, fmt::format("is {}, but it must be above 0 and at most {}", value, high));
+  return invalid(fmt::format("is {}, but it must be above 0 and at most {}", value, high), field);
 }
 
 }  // namespace
@@ -44,16 +39,16 @@ Status SamplingOptions::validate(size_t vocabulary) const {
   for (size_t i = 0; i < logit_bias.size(); ++i) {
     const auto [id, bias] = logit_bias[i];
     if (id < 0 || static_cast<size_t>(id) >= vocabulary) {
-      return invalid(fmt::format("logit_bias[{}]", i),
-                     fmt::format("token {} is not in the vocabulary of {} tokens", id, vocabulary));
+      return invalid(fmt::format("token {} is not in the vocabulary of {} tokens", id, vocabulary),
+                     fmt::format("logit_bias[{}]", i));
     }
     const bool ban = std::isinf(bias) && bias < 0;
     if (!ban && !(std::abs(bias) <= kLargest)) {
       return invalid(
-          fmt::format("logit_bias[{}]", i),
           fmt::format(
               "the bias {} of token {} must lie from {} to {}, or be -infinity to ban the token",
-              bias, id, -kLargest, kLargest));
+              bias, id, -kLargest, kLargest),
+          fmt::format("logit_bias[{}]", i));
     }
   }
   return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "engine/image_rows.h"
 #include "engine/log_probabilities.h"
@@ -13,10 +14,6 @@ constexpr uint32_t kMaxChoices = 128;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
 }
 
 }  // namespace

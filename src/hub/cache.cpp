@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/mapped_file.h"
 #include "base/try.h"
 #include "hub/reference.h"
@@ -17,12 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "models--";
 constexpr size_t kSuggestions = 5;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 std::string name_part(const std::string& repository) {
   return repository.substr(repository.rfind('/') + 1);
@@ -47,10 +42,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 // The names nearest to `wanted`, best first; only those that could be meant.
 std::vector<std::string> near_misses(const std::string& wanted,
                                      const std::vector<std::string>& names) {
-  const std::string word = lower(name_part(wanted));
+  const std::string word = ascii_lower(name_part(wanted));
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& name : names) {
-    const std::string candidate = lower(name_part(name));
+    const std::string candidate = ascii_lower(name_part(name));
     const bool contains =
         candidate.find(word) != std::string::npos || word.find(candidate) != std::string::npos;
     const size_t distance = contains ? 0 : edit_distance(word, candidate);
@@ -171,11 +166,11 @@ std::vector<std::string> cached_models(const fs::path& cache) {
 
 Result<fs::path> find_cached_model(const HubReference& reference, const fs::path& cache) {
   const std::vector<std::string> names = cached_models(cache);
-  const std::string wanted = lower(reference.repository);
+  const std::string wanted = ascii_lower(reference.repository);
   const bool with_owner = wanted.find('/') != std::string::npos;
   std::set<std::string> matches;
   for (const std::string& name : names) {
-    if (lower(name) == wanted || (!with_owner && lower(name_part(name)) == wanted))
+    if (ascii_lower(name) == wanted || (!with_owner && ascii_lower(name_part(name)) == wanted))
       matches.insert(name);
   }
   if (matches.size() > 1 && matches.contains(reference.repository))

@@ -6,18 +6,18 @@
 #include <array>
 #include <cctype>
 
+#include "base/ascii.h"
 #include "base/try.h"
 
 namespace phidias {
 
 void Digest::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
 
-Digest::Digest(std::string_view etag, uint64_t size) : expected_(etag) {
+Digest::Digest(std::string_view etag, uint64_t size) : expected_(ascii_lower(etag)) {
   const bool hex = std::all_of(etag.begin(), etag.end(), [](char c) {
     return std::isxdigit(static_cast<unsigned char>(c)) != 0;
   });
   if (!hex || (etag.size() != 64 && etag.size() != 40)) return;
-  for (char& c : expected_) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   context_.reset(EVP_MD_CTX_new());
   PHIDIAS_ASSERT(context_ != nullptr);
   const bool git = etag.size() == 40;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ascii.h"
 #include "base/try.h"
 
 namespace phidias {
@@ -27,12 +28,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     begin = end + 1;
   }
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
 }
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> suffixes) {
@@ -73,12 +68,12 @@ Result<std::vector<std::string>> choose_selected(std::span<const std::string> li
   if (std::find(listing.begin(), listing.end(), reference.selector) != listing.end()) {
     return std::vector<std::string>{reference.selector};
   }
-  const std::string selector = lower(reference.selector);
+  const std::string selector = ascii_lower(reference.selector);
   const std::vector<std::string> ggufs = gguf_files(listing);
   std::vector<std::string> words;
   std::vector<std::string> parts;
   for (const std::string& name : ggufs) {
-    const std::string low = lower(name);
+    const std::string low = ascii_lower(name);
     if (has_word(low, selector)) words.push_back(name);
     if (low.find(selector) != std::string::npos) parts.push_back(name);
   }

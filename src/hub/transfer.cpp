@@ -3,12 +3,12 @@
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <new>
 #include <optional>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/json.h"
 #include "base/try.h"
 #include "phidias/version.h"
@@ -144,12 +144,10 @@ struct HttpClient::Transfer {
       response.headers.clear();  // the answer proper, after an interim one
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return;
-    std::string name(line.substr(0, colon));
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     std::string_view value = line.substr(colon + 1);
     const size_t first = value.find_first_not_of(" \t");
     const size_t last = value.find_last_not_of(" \t\r\n");
-    response.headers[name] =
+    response.headers[ascii_lower(line.substr(0, colon))] =
         first == std::string_view::npos ? "" : value.substr(first, last - first + 1);
   }
 

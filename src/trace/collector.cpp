@@ -58,11 +58,7 @@ Result<Collector> Collector::compile(const Read& read, size_t number, size_t lay
   if (info.id == ValueId::kNextTokenProbs && at == Positions()) at = Positions(kLast);
   PHIDIAS_TRY(collector.at_, PositionSet::resolve(at, request.prompt, request.rows, place));
   PHIDIAS_TRY(collector.heads_,
-              resolve_indices(selection.heads, collector.segment_.groups, "head", place));
-  if (collector.heads_.empty()) {
-    collector.heads_.resize(collector.segment_.groups);
-    std::iota(collector.heads_.begin(), collector.heads_.end(), 0U);
-  }
+              resolve_or_all(selection.heads, collector.segment_.groups, "head", place));
   PHIDIAS_TRY(collector.keys_,
               PositionSet::resolve(selection.keys, request.prompt, request.rows, place));
   PHIDIAS_TRY(collector.channels_,

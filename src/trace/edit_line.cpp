@@ -5,15 +5,12 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "phidias/edits.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string_view line) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::string(line)}};
-}
 
 std::string trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);

@@ -2,16 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/invalid.h"
 #include "base/try.h"
 #include "trace/edit_program.h"
 #include "trace/vector_math.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, const std::string& place) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, place}};
-}
 
 std::string shape_text(std::span<const uint64_t> shape) {
   std::string text = "[";

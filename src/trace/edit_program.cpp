@@ -4,14 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/invalid.h"
 #include "base/try.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, const std::string& place) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, place}};
-}
 
 // Which values an operation makes sense at; nothing where at all.
 std::string_view fault(const Edit& edit) {
@@ -146,6 +143,16 @@ Result<std::vector<uint32_t>> resolve_indices(const std::vector<int32_t>& wanted
   return indices;
 }
 
+Result<std::vector<uint32_t>> resolve_or_all(const std::vector<int32_t>& wanted, size_t count,
+                                             std::string_view axis, const std::string& place) {
+  PHIDIAS_TRY(auto indices, resolve_indices(wanted, count, axis, place));
+  if (indices.empty()) {
+    indices.resize(count);
+    std::iota(indices.begin(), indices.end(), 0U);
+  }
+  return indices;
+}
+
 Result<EditProgram> EditProgram::compile(const Edit& edit, size_t number, size_t layer,
                                          const RequestShape& request) {
   const std::string place = "edit " + std::to_string(number + 1) + ", " + edit.value.to_string();
@@ -178,11 +185,7 @@ Result<EditProgram> EditProgram::compile(const Edit& edit, size_t number, size_t
   PHIDIAS_TRY(program.queries_,
               PositionSet::resolve(edit.queries, request.prompt, request.rows, place));
   PHIDIAS_TRY(program.heads_,
-              resolve_indices(selection.heads, program.segment_.groups, "head", place));
-  if (program.heads_.empty()) {
-    program.heads_.resize(program.segment_.groups);
-    std::iota(program.heads_.begin(), program.heads_.end(), 0U);
-  }
+              resolve_or_all(selection.heads, program.segment_.groups, "head", place));
   PHIDIAS_TRY(program.entries_,
               resolve_indices(selection.channels, program.segment_.inner, "channel", place));
   if (program.pattern_ && selection.keys != Positions()) {

@@ -34,9 +34,12 @@ Result<size_t> begin_of_skips(const Edits& edits, size_t first, const ModelSpec&
 
 // The layers of a handle; {0} for a value on the model. Errors: kInvalidArgument.
 Result<std::vector<size_t>> resolve_layers(const ValueRef& value, const ModelSpec& spec);
-// Negative indices count back; empty is all. Errors: kInvalidArgument.
+// Negative indices count back; empty stays empty. Errors: kInvalidArgument.
 Result<std::vector<uint32_t>> resolve_indices(const std::vector<int32_t>& wanted, size_t count,
                                               std::string_view axis, const std::string& place);
+// The same; empty is all.
+Result<std::vector<uint32_t>> resolve_or_all(const std::vector<int32_t>& wanted, size_t count,
+                                             std::string_view axis, const std::string& place);
 
 // What a callback is told beside its rows.
 struct PassState {

@@ -19,13 +19,10 @@ Error in_term(size_t number, Error error) {
 Result<std::vector<float>> row_direction(const MetricTerm& term, const ModelSpec& spec) {
   const ValueRef& value = term.value;
   const Segment segment = source_of(value.id).segment(spec);
-  PHIDIAS_TRY(auto heads,
-              resolve_indices(value.selection.heads, segment.groups, "head", value.to_string()));
-  PHIDIAS_TRY(auto channels, resolve_indices(value.selection.channels, segment.inner, "channel",
-                                             value.to_string()));
-  for (uint32_t g = 0; value.selection.heads.empty() && g < segment.groups; ++g) heads.push_back(g);
-  for (uint32_t c = 0; value.selection.channels.empty() && c < segment.inner; ++c)
-    channels.push_back(c);
+  PHIDIAS_TRY(const auto heads,
+              resolve_or_all(value.selection.heads, segment.groups, "head", value.to_string()));
+  PHIDIAS_TRY(const auto channels, resolve_or_all(value.selection.channels, segment.inner,
+                                                  "channel", value.to_string()));
   if (term.vector.size() != heads.size() * channels.size()) {
     return Error{Code::kInvalidArgument,
                  "the vector has " + std::to_string(term.vector.size()) +

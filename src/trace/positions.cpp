@@ -3,26 +3,18 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+#include "base/invalid.h"
 #include "base/try.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string item) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::move(item)}};
-}
 
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   if (text.empty() || read.ec != std::errc() || read.ptr != text.data() + text.size()) return {};
   return number;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 }  // namespace

@@ -4,15 +4,13 @@
 #include <charconv>
 #include <utility>
 
+#include "base/ascii.h"
+#include "base/invalid.h"
 #include "base/try.h"
 #include "phidias/values.h"
 
 namespace phidias {
 namespace {
-
-Error invalid(std::string message, std::string_view path) {
-  return {Code::kInvalidArgument, std::move(message), {{}, {}, std::string(path)}};
-}
 
 // Other names of the same places, behind `layers[i].` or at the front. `on_layer` tells which.
 struct Alias {
@@ -89,12 +87,6 @@ bool consume(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
   return true;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 Result<int32_t> index_from(std::string_view text, std::string_view path) {

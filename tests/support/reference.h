@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 
 namespace phidias::test {
 
@@ -15,6 +17,13 @@ inline std::filesystem::path reference(const std::filesystem::path& relative) {
 // Data that the project itself carries, under tests/data.
 inline std::filesystem::path data(const std::filesystem::path& relative) {
   return std::filesystem::path(PHIDIAS_TEST_DATA) / relative;
+}
+
+// Of tests that run for several models: GoogleTest's names have no dashes.
+inline std::string folder_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 }  // namespace phidias::test

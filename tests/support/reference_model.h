@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -119,8 +120,10 @@ class ReferenceModel : public ::testing::TestWithParam<const char*> {
     return cases_["values"].back()["ids"].get<std::vector<TokenId>>();
   }
 
+  using Closeness = std::function<::testing::AssertionResult(std::span<const float> got,
+                                                             std::span<const float> want)>;
   // Tokens and step logits of every prompt under every policy that is stored.
-  void check_generation() {
+  void check_generation(const Closeness& close = close_to_reference) {
     const TensorMap expected = read_tensors(folder_ / "generate.safetensors");
     size_t compared = 0;
     for (const Json& entry : cases_["generate"]) {
@@ -133,7 +136,7 @@ class ReferenceModel : public ::testing::TestWithParam<const char*> {
         const auto tokens = expected.integers.find(prefix + name + "tokens");
         if (tokens == expected.integers.end()) continue;
         check_answer(entry["ids"].get<std::vector<TokenId>>(), policy, tokens->second,
-                     expected.floats.at(prefix + name + "step_logits"), prefix + name);
+                     expected.floats.at(prefix + name + "step_logits"), prefix + name, close);
         ++compared;
       }
     }
@@ -141,7 +144,8 @@ class ReferenceModel : public ::testing::TestWithParam<const char*> {
   }
 
   void check_answer(std::vector<TokenId> ids, RopeSwitch policy, const std::vector<int64_t>& tokens,
-                    const std::vector<float>& step_logits, const std::string& where) {
+                    const std::vector<float>& step_logits, const std::string& where,
+                    const Closeness& close) {
     const auto engine = this->engine();
     const SequenceId sequence =
         engine->open({.rope_switch = policy, .prompt_tokens = static_cast<uint32_t>(ids.size())});
@@ -160,8 +164,7 @@ class ReferenceModel : public ::testing::TestWithParam<const char*> {
       ASSERT_EQ(best, tokens[step]) << where << " step " << step;
       const size_t vocab = row_logits.size();
       if ((step + 1) * vocab <= step_logits.size()) {  // large vocabularies store a few
-        EXPECT_TRUE(
-            close_to_reference(row_logits, std::span(step_logits).subspan(step * vocab, vocab)))
+        EXPECT_TRUE(close(row_logits, std::span(step_logits).subspan(step * vocab, vocab)))
             << where << " step " << step;
       }
       ids.push_back(best);
@@ -210,11 +213,5 @@ class ReferenceModel : public ::testing::TestWithParam<const char*> {
   std::shared_ptr<const Model> model_;
   Json cases_;
 };
-
-inline std::string folder_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 
 }  // namespace phidias::test

@@ -88,11 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFolder,
                                          "phi-4", "phi-4-mini", "wide-bf16", "phimoe",
                                          "phi3small-8k", "phi3small-128k", "phi3small-vocab",
                                          "phi3-vision"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::folder_name);
 
 // Rows lie group by group in these files.
 TEST(Convert, QuantizedFilesOfModelsThatGgufHasNoLayoutForAreTheFolderQuantizedAtLoad) {

@@ -6,27 +6,17 @@
 #include <cmath>
 #include <numeric>
 
-#include "support/reference.h"
-#include "support/tensors.h"
+#include "golden/gradient/train_case.h"
 
 namespace phidias {
 namespace {
 
-class AttributionOf : public testing::TestWithParam<const char*> {
+class AttributionOf : public test::TrainCase {
  protected:
   void SetUp() override {
-    const auto folder = test::reference(std::filesystem::path("models") / GetParam());
-    PHIDIAS_NEEDS_REFERENCE(folder / "train.safetensors");
-    auto model = Model::load(folder);
-    ASSERT_TRUE(model.ok()) << model.error().to_string();
-    EngineOptions options;
-    options.numerics = Numerics::kExact;
-    auto engine = Engine::create(*model, options);
-    ASSERT_TRUE(engine.ok()) << engine.error().to_string();
-    engine_ = std::move(*engine);
-    clean_ =
-        test::read_json(folder / "cases.json")["train"]["sequences"][0].get<std::vector<TokenId>>();
-    corrupt_ = clean_;
+    TrainCase::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    clean_ = corrupt_ = ids_;
     corrupt_[2] = 40;
     corrupt_[4] = 41;
   }
@@ -51,7 +41,6 @@ class AttributionOf : public testing::TestWithParam<const char*> {
     return traced->metric;
   }
 
-  std::unique_ptr<Engine> engine_;
   std::vector<TokenId> clean_, corrupt_;
 };
 
@@ -185,11 +174,7 @@ TEST_P(AttributionOf, WhatCannotBeAttributedIsAnError) {
 
 INSTANTIATE_TEST_SUITE_P(Variants, AttributionOf,
                          testing::Values("mini-4k", "medium-4k", "mini-128k", "phi-4-mini"),
-                         [](const auto& variant) {
-                           std::string name = variant.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

@@ -4,40 +4,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "phidias/engine.h"
+#include "golden/gradient/train_case.h"
 #include "phidias/trace.h"
-#include "support/reference.h"
-#include "support/tensors.h"
 
 namespace phidias {
 namespace {
 
-class TraceGradient : public testing::TestWithParam<const char*> {
+class TraceGradient : public test::TrainCase {
  protected:
-  void SetUp() override {
-    folder_ = test::reference(std::filesystem::path("models") / GetParam());
-    PHIDIAS_NEEDS_REFERENCE(folder_ / "train.safetensors");
-    auto model = Model::load(folder_);
-    ASSERT_TRUE(model.ok()) << model.error().to_string();
-    EngineOptions options;
-    options.numerics = Numerics::kExact;
-    auto engine = Engine::create(*model, options);
-    ASSERT_TRUE(engine.ok()) << engine.error().to_string();
-    engine_ = std::move(*engine);
-    ids_ = test::read_json(folder_ / "cases.json")["train"]["sequences"][0]
-               .get<std::vector<TokenId>>();
-  }
-
   Trace trace() { return Trace(*engine_, ids_); }
   void ask(Trace& trace, std::string_view path) {
     auto reads = parse_gradient(path, engine_->model());
     ASSERT_TRUE(reads.ok()) << reads.error().to_string();
     for (Read& read : *reads) trace.read(std::move(read));
   }
-
-  std::filesystem::path folder_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<TokenId> ids_;
 };
 
 // "value_grad.layers.0.attention_queries" of the file is
@@ -244,11 +224,7 @@ TEST_P(TraceGradient, MetricsAreReadFromJsonAndWhatIsWrongIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Variants, TraceGradient,
                          testing::Values("mini-4k", "medium-4k", "mini-128k", "medium-128k-su",
                                          "phi-4-mini", "phi-4"),
-                         [](const auto& variant) {
-                           std::string name = variant.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

@@ -140,11 +140,7 @@ TEST_P(WeightGradientReference, LossAndGradientsOfWeightsAreTheReferences) {
 INSTANTIATE_TEST_SUITE_P(Variants, WeightGradientReference,
                          testing::Values("mini-4k", "medium-4k", "mini-128k", "medium-128k-su",
                                          "phi-4-mini", "phi-4"),
-                         [](const auto& variant) {
-                           std::string name = variant.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

@@ -7,7 +7,7 @@ namespace {
 
 using BlocksTrace = test::TraceCase;
 INSTANTIATE_TEST_SUITE_P(BlockSparse, BlocksTrace,
-                         testing::Values("phi3small-8k", "phi3small-128k"), test::variant_name);
+                         testing::Values("phi3small-8k", "phi3small-128k"), test::folder_name);
 
 TEST_P(BlocksTrace, VisibleBlocksAreThoseWhoseScoresAreNotHidden) {
   const auto engine = this->engine();

@@ -71,7 +71,7 @@ TEST_P(EditsReference, JsonComesBackAsItWentIn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, EditsReference, testing::ValuesIn(test::kDenseVariants),
-                         test::variant_name);
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

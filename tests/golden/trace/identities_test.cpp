@@ -300,7 +300,7 @@ TEST_P(Identities, TheNextTokensProbabilitiesAreTheSoftmaxOfTheLastLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Identities, testing::ValuesIn(test::kDenseVariants),
-                         test::variant_name);
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

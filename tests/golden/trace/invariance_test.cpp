@@ -236,7 +236,7 @@ TEST_P(Invariance, SumsAndCopiesAreExactOnQuantizedWeightsToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Invariance, testing::ValuesIn(test::kDenseVariants),
-                         test::variant_name);
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

@@ -144,7 +144,7 @@ TEST_P(Page, FourWaysOfEditingMeanTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Page, testing::ValuesIn(test::kDenseVariants),
-                         test::variant_name);
+                         test::folder_name);
 
 }  // namespace
 }  // namespace phidias

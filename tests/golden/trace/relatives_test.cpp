@@ -12,7 +12,7 @@ using RelativesTrace = test::TraceCase;
 INSTANTIATE_TEST_SUITE_P(Biased, RelativesTrace,
                          testing::Values("phi3small-8k", "phi3small-128k", "phi3small-vocab",
                                          "phimoe"),
-                         test::variant_name);
+                         test::folder_name);
 
 // T20 and I22.
 TEST_P(RelativesTrace, PartsOfALogitAndItsBiasesAddUpToIt) {

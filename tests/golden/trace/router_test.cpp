@@ -5,7 +5,7 @@ namespace phidias {
 namespace {
 
 using RouterTrace = test::TraceCase;
-INSTANTIATE_TEST_SUITE_P(Experts, RouterTrace, testing::Values("phimoe"), test::variant_name);
+INSTANTIATE_TEST_SUITE_P(Experts, RouterTrace, testing::Values("phimoe"), test::folder_name);
 
 std::map<std::string, Tensor> values_of(Engine& engine, const std::vector<TokenId>& ids,
                                         const std::vector<std::string>& paths,

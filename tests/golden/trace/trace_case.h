@@ -15,12 +15,6 @@ namespace phidias::test {
 inline constexpr const char* kDenseVariants[] = {
     "mini-4k", "medium-4k", "mini-128k", "medium-128k-su", "phi-4-mini", "phi-4", "wide-bf16"};
 
-inline std::string variant_name(const testing::TestParamInfo<const char*>& variant) {
-  std::string name = variant.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 class TraceCase : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

@@ -52,10 +52,10 @@ TEST_P(ValuesReference, EveryStoredValueIsServedUnderItsNameShapeAndNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, ValuesReference, testing::ValuesIn(test::kDenseVariants),
-                         test::variant_name);
+                         test::folder_name);
 // Scores that blocks hide, rows that lie group by group, branches that alternate.
 INSTANTIATE_TEST_SUITE_P(BlockSparse, ValuesReference,
-                         testing::Values("phi3small-8k", "phi3small-128k"), test::variant_name);
+                         testing::Values("phi3small-8k", "phi3small-128k"), test::folder_name);
 
 }  // namespace
 }  // namespace phidias

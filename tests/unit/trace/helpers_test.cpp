@@ -11,14 +11,7 @@
 namespace phidias {
 namespace {
 
-class Helpers : public test::SmallModel {
- protected:
-  std::vector<TokenId> other() const {
-    std::vector<TokenId> ids = ids_;
-    ids[4] = 55;
-    return ids;
-  }
-};
+class Helpers : public test::SmallModel {};
 
 TEST_F(Helpers, TheLensOfTheLastLayerIsTheModelItself) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {

@@ -8,12 +8,6 @@ namespace {
 
 class NamedRuns : public test::SmallModel {
  protected:
-  std::vector<TokenId> other() const {
-    std::vector<TokenId> ids = ids_;
-    ids[4] = 55;
-    ids[7] = 21;
-    return ids;
-  }
   std::vector<float> logits_of(const std::vector<TokenId>& ids, const Edits& edits = {}) {
     Trace trace(*engine_, ids);
     const auto key = trace.read(kValues.logits);

@@ -50,6 +50,14 @@ class SmallModel : public testing::Test {
     return traced.ok() ? std::string() : traced.error().to_string();
   }
 
+  // Another text of the same length.
+  std::vector<TokenId> other() const {
+    std::vector<TokenId> ids = ids_;
+    ids[4] = 55;
+    ids[7] = 21;
+    return ids;
+  }
+
   std::unique_ptr<Engine> engine_ = start(load());
   const std::vector<TokenId> ids_{199, 114, 318, 194, 303, 9, 149, 267, 243, 76, 131, 12};
 };

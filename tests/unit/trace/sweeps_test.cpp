@@ -8,12 +8,6 @@ namespace {
 
 class Sweeps : public test::SmallModel {
  protected:
-  std::vector<TokenId> other() const {
-    std::vector<TokenId> ids = ids_;
-    ids[4] = 55;
-    ids[7] = 21;
-    return ids;
-  }
   // The metric of a whole run.
   double whole(const Edits& edits) {
     VariationOptions options;
