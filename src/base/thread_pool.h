@@ -12,8 +12,8 @@ namespace phidias {
 class ParallelBody {
  public:
   template <class Body>
-  ParallelBody(
-      const Body& body)  // NOLINT(google-explicit-constructor): lambdas are passed as they are
+  // NOLINTNEXTLINE(google-explicit-constructor): lambdas are passed as they are
+  ParallelBody(const Body& body)
       : body_(&body), call_([](const void* of, size_t begin, size_t end, size_t thread) {
           (*static_cast<const Body*>(of))(begin, end, thread);
         }) {}
