@@ -37,8 +37,9 @@ struct Quants {
 
   Quants(const std::byte* block, size_t half, size_t chunk) {
     const __m256i mask = _mm256_set1_epi8(15);
-    const __m256i both =
+    __m256i both =
         load32(block + offsetof(Q4::Block, quants) + chunk * 4 * Q4::kTileRows + half * 32);
+    keep(both);
     low = _mm256_and_si256(both, mask);
     high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
   }
@@ -57,38 +58,59 @@ struct FewRows {
   // Their sums fill the registers; more rows pay for a panel.
   static constexpr size_t kMostRows = 4;
   template <size_t kRows>
-  static constexpr size_t kTiles = kRows <= 2 ? 4 : 2;
+  static constexpr size_t kTiles = 1;
+  static constexpr size_t kBlocksAhead = 32;
 
   static Floats zero() { return _mm256_setzero_ps(); }
   static void store(float* p, Floats x) { _mm256_storeu_ps(p, x); }
 
+  // Both halves share what is broadcast of one or two rows; the sums of more fill the registers.
   template <size_t kRows>
-  [[gnu::always_inline]] static inline void add_pair(const std::byte* block, size_t half,
+  [[gnu::always_inline]] static inline void add_pair(const std::byte* block,
                                                      const FirstTerms<kRows>& terms,
-                                                     Floats (&chains)[kRows]) {
-    __m256i low[kRows];
-    __m256i high[kRows];
+                                                     Floats (&chains)[kVectors][kRows]) {
+    constexpr size_t kHalves = kRows <= 2 ? 2 : 1;
+#pragma GCC unroll 2
+    for (size_t half = 0; half < kVectors; half += kHalves) {
+      add_halves<kRows, kHalves>(block, half, terms, chains + half);
+    }
+  }
+
+  template <size_t kRows, size_t kHalves>
+  [[gnu::always_inline]] static inline void add_halves(const std::byte* block, size_t first,
+                                                       const FirstTerms<kRows>& terms,
+                                                       Floats (*chains)[kRows]) {
+    __m256i low[kHalves * kRows];
+    __m256i high[kHalves * kRows];
 #pragma GCC unroll 4
-    for (size_t r = 0; r < kRows; ++r) low[r] = high[r] = _mm256_setzero_si256();
+    for (size_t i = 0; i < kHalves * kRows; ++i) low[i] = high[i] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (size_t k = 0; k < Q4::kChunks; ++k) {
-      const Quants quants(block, half, k);
+      const auto& values = terms.values[k];
+#pragma GCC unroll 2
+      for (size_t half = 0; half < kHalves; ++half) {
+        const Quants quants(block, first + half, k);
 #pragma GCC unroll 4
-      for (size_t r = 0; r < kRows; ++r) {
-        const auto& values = terms.values[k];
-        low[r] = _mm256_add_epi16(
-            low[r], _mm256_maddubs_epi16(quants.low, _mm256_set1_epi32(values[0][r])));
-        high[r] = _mm256_add_epi16(
-            high[r], _mm256_maddubs_epi16(quants.high, _mm256_set1_epi32(values[1][r])));
+        for (size_t r = 0; r < kRows; ++r) {
+          const size_t i = half * kRows + r;
+          low[i] = _mm256_add_epi16(
+              low[i], _mm256_maddubs_epi16(quants.low, _mm256_set1_epi32(values[0][r])));
+          high[i] = _mm256_add_epi16(
+              high[i], _mm256_maddubs_epi16(quants.high, _mm256_set1_epi32(values[1][r])));
+        }
       }
     }
-    const Numbers numbers(block, half);
+#pragma GCC unroll 2
+    for (size_t half = 0; half < kHalves; ++half) {
+      const Numbers numbers(block, first + half);
 #pragma GCC unroll 4
-    for (size_t r = 0; r < kRows; ++r) {
-      Floats part = _mm256_mul_ps(whole(low[r]), _mm256_set1_ps(terms.scales[0][r]));
-      part = _mm256_fmadd_ps(whole(high[r]), _mm256_set1_ps(terms.scales[1][r]), part);
-      part = _mm256_fmadd_ps(numbers.offset, _mm256_set1_ps(terms.sums[r]), part);
-      chains[r] = _mm256_fmadd_ps(part, numbers.scale, chains[r]);
+      for (size_t r = 0; r < kRows; ++r) {
+        const size_t i = half * kRows + r;
+        Floats part = _mm256_mul_ps(whole(low[i]), _mm256_set1_ps(terms.scales[0][r]));
+        part = _mm256_fmadd_ps(whole(high[i]), _mm256_set1_ps(terms.scales[1][r]), part);
+        part = _mm256_fmadd_ps(numbers.offset, _mm256_set1_ps(terms.sums[r]), part);
+        chains[half][r] = _mm256_fmadd_ps(part, numbers.scale, chains[half][r]);
+      }
     }
   }
 

@@ -33,6 +33,8 @@ struct Panels : Registers {
   static constexpr bool kSigned = U::kBits == 8 || U::kBits == 6;
   static constexpr int kRun = U::kBits == 4 ? 8 : U::kBits == 8 ? 1 : 4;
 
+  // The magnitudes of the weights need registers too.
+  static constexpr size_t kRows = kSigned ? 3 : Registers::kRows;
   static constexpr size_t kTileRows = 1;
   static constexpr int kBias = kSigned ? 0 : U::kBias;
   static constexpr bool kHalves = U::kCodes;

@@ -11,6 +11,9 @@ namespace {
 
 using x86::load32;
 
+// In a register: the compiler would rather load it again for each of its uses.
+[[gnu::always_inline]] inline void keep(__m256i& x) { asm("" : "+x"(x)); }
+
 // Sums of neighbouring int16 as int32.
 inline __m256i widen_pairs(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 
@@ -20,13 +23,14 @@ inline __m256i signed_products(__m256i magnitude, __m256i w, __m256i x) {
   return _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
 }
 
-// Per step of four columns two registers of weights meet
-// three rows of activations: five loads for six products.
+// Per step of four columns two registers of weights meet four rows of activations: six loads for
+// eight products. The sums of a group, the weights and a product take twelve registers, all else
+// waits in memory.
 struct Registers {
   using Floats = __m256;
   static constexpr size_t kOuts = 16;
   static constexpr size_t kVectors = 2;
-  static constexpr size_t kRows = 3;
+  static constexpr size_t kRows = 4;
 
   static Floats zero() { return _mm256_setzero_ps(); }
   static Floats set(float x) { return _mm256_set1_ps(x); }
@@ -38,6 +42,7 @@ struct Registers {
       _mm256_stream_ps(y + v * kLanes, load(chains + v * kLanes));
   }
   static void end_streams() { _mm_sfence(); }
+  static void park(Floats& x) { asm("" : "+m"(x)); }
   static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 
@@ -63,6 +68,7 @@ struct Registers {
 #pragma GCC unroll 2
         for (size_t v = 0; v < 2; ++v) {
           w[v] = load32(panel.quants[group][i][v * 8]);
+          keep(w[v]);
           magnitude[v] = kSigned ? _mm256_abs_epi8(w[v]) : w[v];
         }
 #pragma GCC unroll 8

@@ -48,14 +48,15 @@ struct FewRows {
   static constexpr size_t kMostRows = 4;
   template <size_t kRows>
   static constexpr size_t kTiles = kRows <= 2 ? 4 : 2;
+  static constexpr size_t kBlocksAhead = 8;
 
   static Floats zero() { return Vec::zero(); }
   static void store(float* p, Floats x) { Vec::store(p, x); }
 
   template <size_t kRows>
-  [[gnu::always_inline]] static inline void add_pair(const std::byte* block, size_t,
+  [[gnu::always_inline]] static inline void add_pair(const std::byte* block,
                                                      const FirstTerms<kRows>& terms,
-                                                     Floats (&chains)[kRows]) {
+                                                     Floats (&chains)[kVectors][kRows]) {
     __m512i low[kRows];
     __m512i high[kRows];
 #pragma GCC unroll 8
@@ -76,7 +77,7 @@ struct FewRows {
       Floats part = Vec::mul(_mm512_cvtepi32_ps(low[r]), Vec::set(terms.scales[0][r]));
       part = Vec::fma(_mm512_cvtepi32_ps(high[r]), Vec::set(terms.scales[1][r]), part);
       part = Vec::fma(numbers.offset, Vec::set(terms.sums[r]), part);
-      chains[r] = Vec::fma(part, numbers.scale, chains[r]);
+      chains[0][r] = Vec::fma(part, numbers.scale, chains[0][r]);
     }
   }
 

@@ -28,6 +28,7 @@ struct Registers {
       _mm512_stream_ps(y + v * kLanes, load(chains + v * kLanes));
   }
   static void end_streams() { _mm_sfence(); }
+  static void park(Floats&) {}
   static Floats mul(Floats a, Floats b) { return Vec::mul(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return Vec::fma(a, b, c); }
 

@@ -16,69 +16,87 @@
 
 namespace phidias::generic {
 
+// lanes [kWidth][kLeft * kRight]: the lanes from `first` on of all pairs of rows, kWidth registers
+// for each pair.
+template <class V, class Rows, size_t kLeft, size_t kRight, size_t kWidth>
+[[gnu::always_inline]] inline void add_columns(const std::byte* left, size_t left_bytes,
+                                               size_t offset, const float* right,
+                                               size_t right_stride, size_t first, size_t columns,
+                                               typename V::Floats* lanes) {
+  using Floats = typename V::Floats;
+  constexpr size_t kPairs = kLeft * kRight;
+#pragma GCC unroll 32
+  for (size_t i = 0; i < kWidth * kPairs; ++i) lanes[i] = V::zero();
+  size_t column = first;
+  for (; column + kWidth * V::kLanes <= columns; column += kFloatLanes) {
+#pragma GCC unroll 4
+    for (size_t part = 0; part < kWidth; ++part) {
+      const size_t at = column + part * V::kLanes;
+      Floats x[kRight];
+#pragma GCC unroll 8
+      for (size_t b = 0; b < kRight; ++b) x[b] = V::load(right + b * right_stride + at);
+#pragma GCC unroll 8
+      for (size_t a = 0; a < kLeft; ++a) {
+        const Floats w = Rows::load(left + a * left_bytes, offset + at);
+#pragma GCC unroll 8
+        for (size_t b = 0; b < kRight; ++b) {
+          Floats& lane = lanes[part * kPairs + a * kRight + b];
+          lane = V::fma(w, x[b], lane);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t part = 0; part < kWidth; ++part) {
+    const size_t at = column + part * V::kLanes;
+    if (at >= columns) break;
+    const size_t rest = columns - at < V::kLanes ? columns - at : V::kLanes;
+#pragma GCC unroll 8
+    for (size_t a = 0; a < kLeft; ++a) {
+      const Floats w = Rows::load_partial(left + a * left_bytes, offset + at, rest);
+#pragma GCC unroll 8
+      for (size_t b = 0; b < kRight; ++b) {
+        Floats& lane = lanes[part * kPairs + a * kRight + b];
+        lane = V::fma(w, V::load_partial(right + b * right_stride + at, rest), lane);
+      }
+    }
+  }
+}
+
 // out[a * kRight + b] = the folded lanes of left row a, from its float `offset` on, times right row
 // b over `columns` columns, at most kChunkColumns.
-// With fewer lanes than kFloatLanes the columns are walked in several passes, each of which keeps
-// one register for each pair of rows: the order of order.h in the registers at hand.
+// With fewer lanes in a register than kFloatLanes a pair of rows has several: side by side where
+// there are registers enough, else the columns are walked once for each.
 template <class V, class Rows, size_t kLeft, size_t kRight>
 [[gnu::always_inline]] inline void dot_chunk(const std::byte* left, size_t left_bytes,
                                              size_t offset, const float* right, size_t right_stride,
                                              size_t columns, float* out) {
   using Floats = typename V::Floats;
   constexpr size_t kPairs = kLeft * kRight;
-  constexpr size_t kPasses = kFloatLanes / V::kLanes;
-  static_assert(kPasses == 1 || kPasses == 2 || kPasses == 4);
-  Floats sums[kPairs];
-  [[maybe_unused]] Floats odd[kPairs];  // of passes 2 and 3, where there are so many
-  for (size_t pass = 0; pass < kPasses; ++pass) {
-    Floats lanes[kPairs];
-#pragma GCC unroll 32
-    for (size_t i = 0; i < kPairs; ++i) lanes[i] = V::zero();
-    // Folded in halves, a quarter goes with the one after the next: 0, 2, then 1, 3.
-    const size_t quarter = kPasses == 4 ? (pass % 2) * 2 + pass / 2 : pass;
-    size_t column = quarter * V::kLanes;
-    for (; column + V::kLanes <= columns; column += kFloatLanes) {
-      Floats x[kRight];
-#pragma GCC unroll 8
-      for (size_t b = 0; b < kRight; ++b) x[b] = V::load(right + b * right_stride + column);
-#pragma GCC unroll 8
-      for (size_t a = 0; a < kLeft; ++a) {
-        const Floats w = Rows::load(left + a * left_bytes, offset + column);
-#pragma GCC unroll 8
-        for (size_t b = 0; b < kRight; ++b) {
-          lanes[a * kRight + b] = V::fma(w, x[b], lanes[a * kRight + b]);
-        }
-      }
-    }
-    if (column < columns) {
-      const size_t rest = columns - column;
-#pragma GCC unroll 8
-      for (size_t a = 0; a < kLeft; ++a) {
-        const Floats w = Rows::load_partial(left + a * left_bytes, offset + column, rest);
-#pragma GCC unroll 8
-        for (size_t b = 0; b < kRight; ++b) {
-          const Floats x = V::load_partial(right + b * right_stride + column, rest);
-          lanes[a * kRight + b] = V::fma(w, x, lanes[a * kRight + b]);
-        }
-      }
-    }
-#pragma GCC unroll 32
-    for (size_t i = 0; i < kPairs; ++i) {
-      if constexpr (kPasses == 4) {
-        Floats& sum = pass < 2 ? sums[i] : odd[i];
-        sum = pass % 2 == 0 ? lanes[i] : V::add(sum, lanes[i]);
-      } else {
-        sums[i] = pass == 0 ? lanes[i] : V::add(sums[i], lanes[i]);
-      }
-    }
-  }
-  if constexpr (kPasses == 4) {
-    for (size_t i = 0; i < kPairs; ++i) sums[i] = V::add(sums[i], odd[i]);
-  }
-#pragma GCC unroll 8
-  for (size_t i = 0; i + 8 <= kPairs; i += 8) V::fold8(sums + i, out + i);
+  constexpr size_t kParts = kFloatLanes / V::kLanes;
+  static_assert(kParts == 1 || kParts == 2 || kParts == 4);
+  constexpr size_t kWidth = kParts * kPairs <= V::kSums ? kParts : 1;
+  Floats lanes[kParts][kPairs];
 #pragma GCC unroll 4
-  for (size_t i = kPairs / 8 * 8; i < kPairs; ++i) out[i] = V::fold(sums[i]);
+  for (size_t part = 0; part < kParts; part += kWidth) {
+    add_columns<V, Rows, kLeft, kRight, kWidth>(left, left_bytes, offset, right, right_stride,
+                                                part * V::kLanes, columns, lanes[part]);
+  }
+  // In halves: a quarter goes with the one after the next.
+#pragma GCC unroll 2
+  for (size_t half = kParts / 2; half > 0; half /= 2) {
+#pragma GCC unroll 2
+    for (size_t part = 0; part < half; ++part) {
+#pragma GCC unroll 32
+      for (size_t i = 0; i < kPairs; ++i) {
+        lanes[part][i] = V::add(lanes[part][i], lanes[part + half][i]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t i = 0; i + 8 <= kPairs; i += 8) V::fold8(lanes[0] + i, out + i);
+#pragma GCC unroll 4
+  for (size_t i = kPairs / 8 * 8; i < kPairs; ++i) out[i] = V::fold(lanes[0][i]);
 }
 
 template <size_t kNumber>

@@ -16,6 +16,7 @@
 //   kMinimum   whether a group has a minimum, or in pairs an offset
 //   kPairs     whether two groups share a scale and an offset
 //   Floats     a register of floats, with load, store, zero, set, mul, fma
+//   park(x)    where registers are few: x waits in memory until it is used again
 //   unpack(args, out, outs, group, groups, panel)
 //              `groups` groups from `group` on of weight rows [out, out + outs)
 //   group_sums<kRows>(panel, group, x, bias_sums, Floats* sums)
@@ -210,6 +211,7 @@ template <class Q, size_t kRows, bool kAlone>
 #pragma GCC unroll 2
     for (size_t v = 0; v < kVectors; ++v) {
       total[r * kVectors + v] = Q::load(chains[r] + v * kLanes);
+      Q::park(total[r * kVectors + v]);
       part[r * kVectors + v] = Q::zero();
     }
   }
@@ -241,8 +243,11 @@ template <class Q, size_t kRows, bool kAlone>
             if (of_pair + 1 == kTogether) {
               total[i] =
                   Q::fma(Q::fma(minimum, Q::set(scales[kRows + r]), part[i]), scale, total[i]);
+            } else {
+              Q::park(part[i]);
             }
           }
+          Q::park(total[i]);
         }
       }
       scales += RowNumbers<Q>::kFloats * kRows;

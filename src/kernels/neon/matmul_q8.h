@@ -171,6 +171,7 @@ struct Registers {
     for (size_t v = 0; v < kVectors; ++v) store(y + v * 4, load(chains + v * 4));
   }
   static void end_streams() {}
+  static void park(Floats&) {}
   static Floats mul(Floats a, Floats b) { return Vec::mul(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return Vec::fma(a, b, c); }
 

@@ -1,9 +1,8 @@
 // Q4 for x86: its blocks, and matmul_q8 of few activation rows. Local to the including file.
 //
 // Few rows wait for memory, so nothing stands between a load and its product: quants go from the
-// tile to a register, two halves of a byte at a time. Tiles are walked side by side, each a stream
-// of its own, and what comes next in each is asked for ahead of its turn: one stream alone leaves
-// half of the memory unused.
+// tile to a register, two halves of a byte at a time, and what comes next is asked for ahead of its
+// turn. Where one stream alone leaves half of the memory unused, tiles are walked side by side.
 #pragma once
 
 #include "kernels/generic/dot.h"
@@ -23,10 +22,6 @@ inline __m128i q4_offsets(const std::byte* block) {
   const __m128i both = _mm_unpacklo_epi64(packed, _mm_srli_epi16(packed, 4));
   return _mm_shuffle_epi8(load16(Q4::kOffsets), _mm_and_si128(both, _mm_set1_epi8(15)));
 }
-
-// Bytes that are on their way at once, all streams together. A prefetch never faults, so that what
-// lies beyond the last tile may be asked for.
-inline constexpr size_t kBlocksAhead = 8;
 
 // The first terms of kRows rows in the order of their use: all of a block lies at constant places.
 template <size_t kRows>
@@ -60,7 +55,8 @@ void gather_first_terms(const QuantizedRows& q, size_t cols, FirstTerms<kRows>* 
 //   kVectors   registers for the rows of a tile
 //   kMostRows  activation rows that it takes at once
 //   kTiles<kRows>  tiles side by side
-//   add_pair(block, vector, first_terms, chains)
+//   kBlocksAhead   blocks that are on their way at once, in all tiles together
+//   add_pair(block, first_terms, chains [kVectors][kRows])
 //   add_second(block, half, vector, values, scale, sum, chain)
 template <class A, size_t kRows>
 void multiply_few_rows_q4(const MatmulArgs& args) {
@@ -68,7 +64,7 @@ void multiply_few_rows_q4(const MatmulArgs& args) {
   constexpr size_t kTiles = A::template kTiles<kRows>;
   constexpr size_t kVectors = A::kVectors;
   constexpr size_t kLanes = Q4::kTileRows / kVectors;
-  constexpr size_t kAhead = kBlocksAhead / kTiles;
+  constexpr size_t kAhead = A::kBlocksAhead / kTiles;
   constexpr size_t kChunkBlocks = kChunkColumns / Q4::kBlockValues;
   static_assert(sizeof(FirstTerms<kRows>) <= kScratchWeightRows * Q4::kBlockValues * sizeof(float));
   const size_t blocks = args.cols / Q4::kBlockValues;
@@ -95,14 +91,14 @@ void multiply_few_rows_q4(const MatmulArgs& args) {
 #pragma GCC unroll 4
         for (size_t t = 0; t < kTiles; ++t) {
           const std::byte* at = tiles[t] + block * sizeof(Q4::Block);
+          // It never faults: what lies beyond the last tile may be asked for.
 #pragma GCC unroll 9
           for (size_t line = 0; line < kQ4Lines; ++line) {
             _mm_prefetch(
                 reinterpret_cast<const char*>(at) + skip + kAhead * sizeof(Q4::Block) + line * 64,
                 _MM_HINT_T0);
           }
-#pragma GCC unroll 2
-          for (size_t v = 0; v < kVectors; ++v) A::add_pair(at, v, terms[block], chains[t][v]);
+          A::add_pair(at, terms[block], chains[t]);
         }
       }
       for (size_t g = 2 * chunk; g < 2 * end; ++g) {

@@ -165,6 +165,9 @@ inline void value_sums(const int8_t* values, int32_t (&sums)[2]) {
                           _mm256_permute2x128_si256(abcd, efgh, 0x31));
 }
 
+// So much is on its way at least, of each of eight rows.
+inline constexpr size_t kPrefetchedBytes = 512;
+
 // Eight weight rows side by side, in the lanes; the scales of a chunk of columns are put in order
 // first.
 template <class F>
@@ -173,6 +176,7 @@ struct WeightRows {
   using Block = typename U::Block;
   static constexpr size_t kOctetBytes = sizeof(Block) * 8 / U::kGroupsInBlock;
   static constexpr size_t kGroups = generic::kChunkGroups;
+  static constexpr size_t kChunkBytes = kOctetBytes * kGroups / 8;
 
   const std::byte* rows[8];  // each row's chunk
   __m256 scales[kGroups];    // of each group
@@ -214,14 +218,14 @@ struct WeightRows {
     }
   }
 
-  // Asks for the chunk that lies `bytes` further on in each row.
-  void prefetch(size_t bytes) const {
-    constexpr size_t kChunkBytes = kOctetBytes * kGroups / 8;
+  // Asks for group g's share of the lines that lie `bytes` further on than this chunk's: too many
+  // at once would make the thread wait.
+  [[gnu::always_inline]] inline void prefetch(size_t g, size_t bytes) const {
+    constexpr size_t kLines = (kChunkBytes + 63) / 64 * 8;
+    constexpr size_t kShare = (kLines + kGroups - 1) / kGroups;
 #pragma GCC unroll 8
-    for (size_t row = 0; row < 8; ++row) {
-      for (size_t line = 0; line < kChunkBytes; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(rows[row] + bytes + line), _MM_HINT_T0);
-      }
+    for (size_t i = g * kShare; i < (g + 1) * kShare; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(rows[i % 8] + bytes + i / 8 * 64), _MM_HINT_T0);
     }
   }
 
@@ -303,10 +307,11 @@ void matvec_q8(const MatmulArgs& args) {
         weights.rows[row] = args.weights + (o + (row < outs ? row : outs - 1)) * args.row_bytes +
                             group / 8 * kOctetBytes;
       }
-      // The next chunk of these rows, after the last one the first of the next rows.
-      const bool last = group + count == groups;
-      weights.prefetch(last ? 8 * args.row_bytes - group / 8 * kOctetBytes
-                            : kChunkGroups / 8 * kOctetBytes);
+      // After the end of these rows come the next ones.
+      constexpr size_t kAhead =
+          (kPrefetchedBytes + WeightRows<F>::kChunkBytes - 1) / WeightRows<F>::kChunkBytes;
+      const size_t skip = group + kAhead * kChunkGroups < groups ? 0 : 7 * args.row_bytes;
+      const size_t ahead = kAhead * WeightRows<F>::kChunkBytes + skip;
       weights.read_scales(count);
       const auto add = [&](size_t g, auto place, const int8_t* values, const float* row_scales,
                            const float* row_sums, const int32_t* of_bias)
@@ -318,6 +323,7 @@ void matvec_q8(const MatmulArgs& args) {
       for (size_t octet = 0; octet < count; octet += 8) {
         for_each_place(count - octet < 8 ? count - octet : 8, [&](auto place) {
           const size_t g = octet + place.kValue;
+          weights.prefetch(g, ahead);
           add(g, place, x.values, x.scales, x.sums, bias_sums + (group + g) * kBiasSums);
         });
       }
