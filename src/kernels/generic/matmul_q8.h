@@ -265,6 +265,7 @@ template <class Q, size_t kRows, bool kAlone>
 
 // The values of a block's rows, a chunk of columns of all rows after another: rows of wide matrices
 // lie a multiple of pages apart, where a chunk of them would share a few sets of the caches.
+template <class Q>
 class PackedRows {
  public:
   PackedRows(int8_t* memory, const QuantizedRows& q, size_t rows, size_t groups)
@@ -288,9 +289,9 @@ class PackedRows {
 
 // The first terms of a tile of kRows rows, which begins with row `row` of the block.
 template <class Q, size_t kRows>
-void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers, const PackedRows& values,
-                     size_t row, size_t group, size_t count, float* chains,
-                     const NextPanel<Q>* next) {
+void add_first_terms(const Panel<Q>& panel, const RowNumbers<Q>& numbers,
+                     const PackedRows<Q>& values, size_t row, size_t group, size_t count,
+                     float* chains, const NextPanel<Q>* next) {
   const int8_t* x[kRows];
   float* chains_of[kRows];
 #pragma GCC unroll 16
@@ -365,7 +366,7 @@ void multiply_block(const MatmulArgs& args, const QuantizedRows& q, size_t rows,
   // [panels][rows][kOuts]
   float* chains = reinterpret_cast<float*>(memory + sizeof(Panel<Q>));
   int8_t* values = reinterpret_cast<int8_t*>(chains + rows * outs_at_once);
-  const PackedRows packed(values, q, rows, groups);
+  const PackedRows<Q> packed(values, q, rows, groups);
   RowNumbers<Q> numbers(values + rows * args.cols, rows, groups);
 
   // Tiles of equal size, but for the last.

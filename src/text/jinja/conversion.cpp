@@ -37,7 +37,7 @@ std::optional<size_t> read_number(std::string_view text, size_t& at) {
 
 std::string format_integer(Integer value, const Specification& how) {
   unsigned base = 10;
-  std::string prefix;
+  std::string_view prefix;
   if (how.type == 'x' || how.type == 'X') base = 16, prefix = "0x";
   if (how.type == 'o') base = 8, prefix = "0o";
   if (how.type == 'b') base = 2, prefix = "0b";
@@ -47,7 +47,7 @@ std::string format_integer(Integer value, const Specification& how) {
   if (how.precision && digits.size() < *how.precision)
     digits.insert(0, *how.precision - digits.size(), '0');
   digits = group_digits(std::move(digits), how.grouping);
-  if (how.alternate) digits = prefix + digits;
+  if (how.alternate) digits.insert(0, prefix);
   if (how.type == 'X') {
     std::transform(digits.begin(), digits.end(), digits.begin(),
                    [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c); });
