@@ -16,7 +16,7 @@ struct Vec {
   // 12 sums, 3 activations and a weight fill the 16 registers; 7 loads feed 12 multiply-adds.
   static constexpr size_t kLeftRows = 4;
   static constexpr size_t kRightRows = 3;
-  // Sums that attention keeps in registers at once.
+  // Sums that are kept in registers at once.
   static constexpr size_t kSums = 12;
 
   static Floats zero() { return _mm256_setzero_ps(); }

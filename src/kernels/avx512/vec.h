@@ -15,7 +15,7 @@ struct Vec {
   // 24 sums, 6 activations and a weight fill the 32 registers; 10 loads feed 24 multiply-adds.
   static constexpr size_t kLeftRows = 4;
   static constexpr size_t kRightRows = 6;
-  // Sums that attention keeps in registers at once.
+  // Sums that are kept in registers at once.
   static constexpr size_t kSums = 24;
 
   static Floats zero() { return _mm512_setzero_ps(); }

@@ -166,7 +166,8 @@ void multiply_block_direct(const MatmulArgs& args, const Block& block) {
   store_block<V>(args, block, totals);
 }
 
-// The weights that follow those of panel `panel` in the chunk. row_bytes: of plain rows, else 0.
+// The weights that follow those of panel `panel` in the chunk. row_bytes: of rows of single values;
+// 0, and nothing follows, of others.
 template <class V>
 NextWeights next_weights(const MatmulArgs& args, const Block& block, const Chunk& chunk,
                          size_t panel, size_t row_bytes) {
@@ -201,9 +202,7 @@ void multiply_block(const MatmulArgs& args, const Block& block, size_t plain_row
       for (size_t o = 0; o < outs; ++o) {
         decode(args, block.first_out + first + o, begin, columns, decoded + o * kChunkColumns);
       }
-      const NextWeights next = plain_row_bytes == 0
-                                   ? NextWeights{}
-                                   : next_weights<V>(args, block, chunk, panel, plain_row_bytes);
+      const NextWeights next = next_weights<V>(args, block, chunk, panel, plain_row_bytes);
       multiply_panel<V, typename V::F32Rows>(
           chunk, block.rows, reinterpret_cast<const std::byte*>(decoded),
           kChunkColumns * sizeof(float), 0, outs, next, totals + panel * panel_totals);

@@ -16,7 +16,7 @@ struct Vec {
   // 16 sums, 4 activations and a weight of the 32 registers; 8 loads feed 16 multiply-adds.
   static constexpr size_t kLeftRows = 4;
   static constexpr size_t kRightRows = 4;
-  // Sums that attention keeps in registers at once.
+  // Sums that are kept in registers at once.
   static constexpr size_t kSums = 24;
 
   static Floats zero() { return vdupq_n_f32(0); }

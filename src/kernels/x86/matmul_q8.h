@@ -218,14 +218,14 @@ struct WeightRows {
     }
   }
 
-  // Asks for group g's share of the lines that lie `bytes` further on than this chunk's: too many
-  // at once would make the thread wait.
-  [[gnu::always_inline]] inline void prefetch(size_t g, size_t bytes) const {
-    constexpr size_t kLines = (kChunkBytes + 63) / 64 * 8;
-    constexpr size_t kShare = (kLines + kGroups - 1) / kGroups;
+  // Asks for what lies `bytes` further on than an octet of row kPlace: a row with each group, since
+  // too much at once would make the thread wait.
+  template <size_t kPlace>
+  [[gnu::always_inline]] inline void prefetch(size_t octet, size_t bytes) const {
+    const std::byte* at = rows[kPlace] + octet / 8 * kOctetBytes + bytes;
 #pragma GCC unroll 8
-    for (size_t i = g * kShare; i < (g + 1) * kShare; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(rows[i % 8] + bytes + i / 8 * 64), _MM_HINT_T0);
+    for (size_t line = 0; line < kOctetBytes; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T0);
     }
   }
 
@@ -323,7 +323,7 @@ void matvec_q8(const MatmulArgs& args) {
       for (size_t octet = 0; octet < count; octet += 8) {
         for_each_place(count - octet < 8 ? count - octet : 8, [&](auto place) {
           const size_t g = octet + place.kValue;
-          weights.prefetch(g, ahead);
+          weights.template prefetch<place.kValue>(octet, ahead);
           add(g, place, x.values, x.scales, x.sums, bias_sums + (group + g) * kBiasSums);
         });
       }
